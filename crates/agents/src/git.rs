@@ -2,10 +2,12 @@
 //! could change its behaviour. Owns how git is called; which calls are made is the workspace's
 //! business.
 //!
-//! A repository is data that an agent may have written to. So no call runs hooks, a file system
-//! monitor, an external diff, an editor, a pager or a transport helper, and none waits for a
-//! prompt. A person's own configuration stays readable: `safe.directory`, `core.excludesFile` and
-//! the filters of large file stores are set there.
+//! Files are data that an agent may have written. So no call runs hooks, a file system monitor, an
+//! external diff, an editor, a pager or a transport helper, replaces objects by others, fetches
+//! missing ones, or waits for a prompt. Calls over the files of a turn use everloop's own git folder
+//! ([`Git::own`]), with settings taken when the loop was made and none of the machine's files.
+//! Calls in a person's repository ([`Git::operators`], [`Git::shared`]) read the person's
+//! configuration and only move refs or files there.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -17,8 +19,8 @@ use std::time::Duration;
 use everloop_core::time::human;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 /// Most calls return in milliseconds; a minute means a dead disk or a lock.
@@ -53,7 +55,24 @@ const SETTINGS: &[&str] = &[
     "submodule.recurse=false",
     "merge.autoStash=false",
     "worktree.useRelativePaths=false",
+    "merge.verifySignatures=false",
+    "transfer.fsckObjects=true",
 ];
+
+/// Settings of indexes of everloop, which everloop itself reads; a person's index stays as it is.
+const INDEX_SETTINGS: &[&str] = &[
+    "index.version=2",
+    "index.sparse=false",
+    "core.splitIndex=false",
+    "core.trustctime=true",
+    "core.checkStat=default",
+];
+
+/// For all calls but those of a mesh node to its remote: nothing is fetched.
+const NO_TRANSPORT: &str = "protocol.allow=never";
+
+/// Variables of the person that determine which configuration files git reads.
+const CONFIG_FILES: [&str; 3] = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +132,7 @@ impl Output {
 pub struct Git {
     dir: PathBuf,
     variables: Vec<(&'static str, OsString)>,
+    settings: Vec<String>,
     deadline: Duration,
 }
 
@@ -128,16 +148,34 @@ impl Git {
         Self::operators(common).with("GIT_DIR", common)
     }
 
-    /// In a worktree of everloop. Its git folder is named, never discovered: the `.git` file in the
-    /// worktree is writable by the agent, which may have removed or redirected it.
-    pub fn ours(worktree: &Path, git_dir: &Path) -> Self {
-        Self::at(worktree).with("GIT_DIR", git_dir).with("GIT_WORK_TREE", worktree)
+    /// In a git folder of everloop that keeps its objects in the repository with the git folder
+    /// `common`. No configuration and no attributes outside of `git_dir` are read.
+    pub fn own(git_dir: &Path, common: &Path) -> Self {
+        Self::at(git_dir)
+            .with("GIT_DIR", git_dir)
+            .with("GIT_OBJECT_DIRECTORY", common.join("objects"))
+            .with("GIT_SHALLOW_FILE", common.join("shallow"))
+            .with("GIT_CONFIG_GLOBAL", "/dev/null")
+            .with("GIT_CONFIG_SYSTEM", "/dev/null")
+            .with("GIT_CONFIG_NOSYSTEM", "1")
+            .with("GIT_ATTR_NOSYSTEM", "1")
+    }
+
+    /// The same, over the files in `tree`, which `index` describes. The git folder is named, never
+    /// discovered: what is called `.git` in the tree belongs to the agent.
+    #[must_use]
+    pub fn over(mut self, tree: &Path, index: &Path) -> Self {
+        tree.clone_into(&mut self.dir);
+        self.settings.extend(INDEX_SETTINGS.iter().map(|setting| (*setting).to_owned()));
+        self.with("GIT_WORK_TREE", tree).with("GIT_INDEX_FILE", index)
     }
 
     /// In a clone of everloop that connects to its remote, with the person's keys and without
     /// prompts.
     pub fn sharing(dir: &Path) -> Self {
-        let git = Self::at(dir).with("GIT_SSH_COMMAND", "ssh -o BatchMode=yes").with("GIT_CEILING_DIRECTORIES", dir);
+        let mut git =
+            Self::at(dir).with("GIT_SSH_COMMAND", "ssh -o BatchMode=yes").with("GIT_CEILING_DIRECTORIES", dir);
+        git.settings.retain(|setting| setting != NO_TRANSPORT);
         ["SSH_AUTH_SOCK", "GIT_ASKPASS"].into_iter().fold(git, |git, name| match std::env::var_os(name) {
             Some(value) => git.with(name, value),
             None => git,
@@ -145,7 +183,9 @@ impl Git {
     }
 
     fn at(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), variables: Vec::new(), deadline: DEADLINE }
+        let variable = |name: &&'static str| Some((*name, std::env::var_os(name)?));
+        let variables = CONFIG_FILES.iter().filter_map(variable).collect();
+        Self { dir: dir.to_owned(), variables, settings: vec![NO_TRANSPORT.to_owned()], deadline: DEADLINE }
     }
 
     /// Sets another deadline.
@@ -171,14 +211,26 @@ impl Git {
 
     /// Runs `git args` and returns its result, whatever the exit code.
     pub async fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Output, GitError> {
+        self.fed(args, &[]).await
+    }
+
+    /// The same, with `input` on its standard input.
+    pub async fn fed<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Output, GitError> {
         let command = describe(args);
-        let mut child = self
-            .command(args)
-            .spawn()
-            .map_err(|source| GitError::Start { dir: self.dir.display().to_string(), source })?;
+        let mut start = self.command(args);
+        start.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+        let mut child =
+            start.spawn().map_err(|source| GitError::Start { dir: self.dir.display().to_string(), source })?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
+        let feed = write_all(child.stdin.take(), input);
         let talk = async {
-            tokio::join!(read_capped(out, STDOUT_CAP_BYTES), read_capped(err, STDERR_CAP_BYTES), child.wait())
+            let (out, err, (), status) = tokio::join!(
+                read_capped(out, STDOUT_CAP_BYTES),
+                read_capped(err, STDERR_CAP_BYTES),
+                feed,
+                child.wait()
+            );
+            (out, err, status)
         };
         let Ok((out, err, status)) = timeout(self.deadline, talk).await else {
             stop(&mut child).await;
@@ -241,18 +293,27 @@ impl Git {
             }
         }
         command.env("LANG", "C").env("GIT_TERMINAL_PROMPT", "0");
+        // An object stands for itself, and one that is missing is missing.
+        command.env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_NO_LAZY_FETCH", "1");
         for who in ["AUTHOR", "COMMITTER"] {
             command.env(format!("GIT_{who}_NAME"), "everloop").env(format!("GIT_{who}_EMAIL"), "everloop@localhost");
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter().copied().chain(self.settings.iter().map(String::as_str)) {
             command.arg("-c").arg(setting);
         }
         command.args(args).current_dir(&self.dir);
         // Its own group: an interrupt at the terminal is for everloop and must not cut a merge in
         // half.
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
+    }
+}
+
+/// Feeds a process. If it ends without reading everything, its exit code is the result.
+async fn write_all(pipe: Option<ChildStdin>, input: &[u8]) {
+    if let Some(mut pipe) = pipe {
+        pipe.write_all(input).await.ok();
     }
 }
 

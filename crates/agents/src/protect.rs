@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use everloop_core::hex::hex;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use sha2::{Digest, Sha256};
 
@@ -165,15 +166,6 @@ pub(crate) fn hash_file(path: &Path) -> io::Result<[u8; 32]> {
         }
         hash.update(&buffer[..n]);
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        write!(out, "{byte:02x}").expect("a string takes everything");
-        out
-    })
 }
 
 #[cfg(test)]

@@ -1,35 +1,48 @@
 //! Where turns work and how their work lands. Lists the parts and gives them one interface.
 //!
-//! With git, a loop has two private worktrees: the agent works in `turn`, the checks run in
-//! `verify`, and no agent receives the path of `verify`. What an agent plants outside of git
-//! (ignored files, configuration) is therefore not there during the checks. Work is only ever kept
-//! under `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`], forward only,
-//! and only when no file of the person is in the way.
+//! With git, the agent of a loop works in a clone of its own, whose objects are read from the
+//! person's repository; the checks run in a checkout that no agent can reach. Only the files of a
+//! turn come back, taken with a git folder and an index of everloop's own: no configuration,
+//! attribute driver, ref or object of the agent is ever read by a git that everloop runs. Work is
+//! only ever kept under `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`],
+//! forward only, and only when no file of the person is in the way.
 //!
 //! - [`project_folder`]: the kind of the person's folder; [`refs`]: names of everloop's refs
-//! - [`worktrees`]: the pair of worktrees; [`tree`]: one of them; [`fingerprint`]: whether it was
-//!   touched; [`locks`]: stale and shared locks
-//! - [`turn`]: where a turn starts and what it made; [`snapshot`]: uncommitted changes of the
-//!   person
+//! - [`rules`]: the git settings of a loop; [`own_git`]: everloop's git folder; [`locks`]: stale
+//!   locks in it
+//! - [`checkouts`]: all of a loop; [`clone`]: the agent's `.git`; [`old_worktree`]: of earlier
+//!   versions
+//! - [`turn`]: where a turn starts and what it made; [`gather`]: which files are taken; [`tree`]:
+//!   `git status`; [`fingerprint`]: whether anything was touched; [`snapshot`]: uncommitted changes
+//!   of the person
+//! - [`verify`]: where checks run; [`sweep`]: exactly a commit again; [`index`]: git's index
 //! - [`diff`]: what differs between two commits, and what a loop's work changes
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
 //! - [`remote`]: a repository that many nodes share
 //! - [`in_place`]: without git; [`files`]: small operations on files
 
+mod checkouts;
+mod clone;
 mod diff;
 mod files;
 mod fingerprint;
+mod gather;
 mod in_place;
+mod index;
 mod land;
 mod locks;
 mod merge;
+mod old_worktree;
+mod own_git;
 mod project_folder;
 mod refs;
 mod remote;
+mod rules;
 mod snapshot;
+mod sweep;
 mod tree;
 mod turn;
-mod worktrees;
+mod verify;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,7 +50,7 @@ use std::path::{Path, PathBuf};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
-use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
+use everloop_core::spec::{Origin, WorkspaceMode, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
 pub use diff::{FileDiff, WorkDiff};
@@ -48,8 +61,8 @@ pub use remote::{Joining, Pushed, Remote, address_of, remote_branch};
 
 use crate::git;
 use crate::protect::{self, Globs};
+use checkouts::Checkouts;
 use in_place::InPlace;
-use worktrees::Worktrees;
 
 /// Failures of a workspace.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +82,7 @@ pub enum WorkspaceError {
     /// A git workspace was requested where there is no git repository.
     #[error("`{}` is not in a git repository", .dir.display())]
     NotGit { dir: PathBuf },
-    /// A private worktree was damaged.
+    /// A private checkout was damaged.
     #[error("the workspace `{}` is broken: {why}", .path.display())]
     Broken { path: PathBuf, why: String },
     /// A lock is held by a living process.
@@ -78,6 +91,12 @@ pub enum WorkspaceError {
     /// Results were requested of a turn that never began here.
     #[error("no workspace was prepared for turn `{turn}`")]
     Unprepared { turn: TurnId },
+    /// A ref that only everloop moves is not at the commit in the ledger.
+    #[error("`{name}` is at {found} instead of {expected}, which is in the ledger")]
+    RefMoved { name: String, found: String, expected: String },
+    /// The git settings of a loop are lost, and those in force are others.
+    #[error("git's filters, attributes or ignored files in `{}` are not what they were when the loop was made", .dir.display())]
+    RulesChanged { dir: PathBuf },
     /// An invalid glob in the configuration.
     #[error(transparent)]
     Glob(#[from] protect::GlobError),
@@ -143,6 +162,16 @@ impl CommitMeta<'_> {
     }
 }
 
+/// What the ledger knows about the start of a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Started<'a> {
+    /// The commit from which it started; `None` after a restart, and then the turn's note counts if
+    /// it agrees with the loop.
+    pub base: Option<&'a str>,
+    /// The loop's work before the turn.
+    pub work: Option<&'a str>,
+}
+
 /// The result of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collected {
@@ -199,7 +228,17 @@ pub enum Merged {
     },
 }
 
-/// One of the two private worktrees.
+/// What landing would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    pub merged: Merged,
+    /// The commit of the target now.
+    pub target: Option<String>,
+    /// Protected files in the whole difference between the target and what would be there.
+    pub violations: Vec<String>,
+}
+
+/// One of the two private checkouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Where the agent works.
@@ -214,12 +253,12 @@ pub struct Workspace(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Git(Box<Worktrees>),
+    Git(Box<Checkouts>),
     InPlace(InPlace),
 }
 
 impl Workspace {
-    /// Opens a loop's workspace, after a crash too. Creates no worktree yet.
+    /// Opens a loop's workspace, after a crash too. Creates no checkout yet.
     pub async fn open(options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
         let globs = Globs::new(&options.spec.protect)?;
         files::make_private(&options.root).map_err(WorkspaceError::files("make", &options.root))?;
@@ -228,7 +267,7 @@ impl Workspace {
             WorkspaceMode::InPlace => Ok(Self(Kind::InPlace(InPlace::new(&dir, &options.root, globs)?))),
             WorkspaceMode::Git { target } => match discover(&dir).await? {
                 ProjectFolder::Git(place) => {
-                    Ok(Self(Kind::Git(Box::new(Worktrees::open(options, place, target, globs).await?))))
+                    Ok(Self(Kind::Git(Box::new(Checkouts::open(options, place, target, globs).await?))))
                 }
                 ProjectFolder::Folder(dir) => Err(WorkspaceError::NotGit { dir }),
             },
@@ -236,7 +275,7 @@ impl Workspace {
     }
 
     /// Prepares a turn that continues from `work`, and returns where it starts. Leftovers of an
-    /// earlier turn in the worktree are cleared, so it must have been collected.
+    /// earlier turn in the clone are cleared, so it must have been collected.
     pub async fn prepare_turn(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.prepare(turn, work).await,
@@ -257,9 +296,13 @@ impl Workspace {
 
     /// Keeps the result of the turn. The agent's processes must be gone. May be called again after
     /// a crash.
-    pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
+    pub async fn collect(
+        &mut self,
+        commit_meta: &CommitMeta<'_>,
+        started: &Started<'_>,
+    ) -> Result<Collected, WorkspaceError> {
         match &mut self.0 {
-            Kind::Git(trees) => trees.collect(commit_meta).await,
+            Kind::Git(trees) => trees.collect(commit_meta, started).await,
             Kind::InPlace(folder) => {
                 let (folder, turn) = (folder.clone(), commit_meta.turn());
                 files::apart(move || folder.collect(&turn)).await
@@ -268,14 +311,41 @@ impl Workspace {
     }
 
     /// What the target would contain if `commit` landed now; the checks must run on that.
-    pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
-        match &self.0 {
-            Kind::Git(trees) => trees.merge_for_target(commit, commit_meta).await,
+    pub async fn merge_for_target(
+        &mut self,
+        commit: &str,
+        commit_meta: &CommitMeta<'_>,
+    ) -> Result<Merged, WorkspaceError> {
+        Ok(self.prospect(commit, commit_meta).await?.merged)
+    }
+
+    /// The same, with the protected files in the whole difference to the target.
+    pub async fn prospect(&mut self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Prospect, WorkspaceError> {
+        match &mut self.0 {
+            Kind::Git(trees) => trees.prospect(commit, commit_meta).await,
             Kind::InPlace(folder) => Err(WorkspaceError::NotGit { dir: folder.dir().to_owned() }),
         }
     }
 
-    /// Checks out `commit` in the checks' worktree and returns the folder in which to run them.
+    /// The commit in the ledger of a target that only everloop moves. A target of the person is
+    /// not concerned.
+    pub fn expect_target(&mut self, commit: &str) {
+        if let Kind::Git(trees) = &mut self.0
+            && trees.target.starts_with(refs::OURS)
+        {
+            trees.expected = Some(commit.to_owned());
+        }
+    }
+
+    /// The repository as it is now, for the first event of the loop; `None` without git.
+    pub async fn origin(&self) -> Result<Option<Origin>, WorkspaceError> {
+        match &self.0 {
+            Kind::Git(trees) => trees.origin().await.map(Some),
+            Kind::InPlace(_) => Ok(None),
+        }
+    }
+
+    /// Checks out `commit` in the checks' checkout and returns the folder in which to run them.
     /// Without a commit: where a loop without work starts. Without git: the person's folder.
     pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
         match &mut self.0 {
@@ -292,11 +362,17 @@ impl Workspace {
         }
     }
 
-    /// Moves the target onto `commit`, once: forward only, and only if no file of the person is in
-    /// the way. May be called again after a crash.
-    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
-        match &self.0 {
-            Kind::Git(trees) => trees.integrate(task, commit).await,
+    /// Moves the target onto `commit`, once: forward only, from where it was when the work was
+    /// `inspected`, and only if no file of the person is in the way. May be called again after a
+    /// crash.
+    pub async fn integrate(
+        &mut self,
+        task: &TaskId,
+        commit: &str,
+        inspected: Option<&str>,
+    ) -> Result<Integration, WorkspaceError> {
+        match &mut self.0 {
+            Kind::Git(trees) => trees.integrate(task, commit, inspected).await,
             Kind::InPlace(_) => Ok(Integration::Done(Integrated::InPlace)),
         }
     }
@@ -309,8 +385,8 @@ impl Workspace {
         }
     }
 
-    /// Whether `command` still has to run in a worktree before anything else does. Only meaningful
-    /// once the worktree exists: after [`Workspace::prepare_turn`] or
+    /// Whether `command` still has to run in a checkout before anything else does. Only meaningful
+    /// once the checkout exists: after [`Workspace::prepare_turn`] or
     /// [`Workspace::check_out_verify`].
     pub fn needs_setup(&self, side: Side, command: &str) -> bool {
         match &self.0 {
@@ -327,11 +403,21 @@ impl Workspace {
         }
     }
 
-    /// Removes the worktrees. Refs stay, so nothing that was collected is lost.
+    /// Removes the checkouts. Refs stay, so nothing that was collected is lost.
     pub async fn cleanup(&mut self) -> Result<(), WorkspaceError> {
         match &mut self.0 {
             Kind::Git(trees) => trees.remove().await,
             Kind::InPlace(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Workspace {
+    fn checkouts(&mut self) -> Option<&mut Checkouts> {
+        match &mut self.0 {
+            Kind::Git(trees) => Some(trees),
+            Kind::InPlace(_) => None,
         }
     }
 }

@@ -47,7 +47,7 @@ pub enum Action {
     },
     /// Probe all monitors soon. Answer: [`Input::Beat`].
     Look,
-    /// The loop ended: remove what it no longer needs (worktrees, never refs).
+    /// The loop ended: remove what it no longer needs (checkouts, never refs).
     Cleanup,
 }
 

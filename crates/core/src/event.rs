@@ -240,6 +240,9 @@ pub struct Exit {
     /// Summary of the agent's stream; `None` for an agent without one.
     #[serde(default)]
     pub report: Option<Box<TurnReport>>,
+    /// The commit that the turn started from; `None` without git.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 impl Exit {
@@ -320,6 +323,10 @@ pub struct Judgement {
     pub commit: Option<String>,
     /// Ref that pins the attempt for ever, if it was worth pinning.
     pub pin: Option<String>,
+    /// The commit of the target against which the work was inspected: the target moves from here or
+    /// not at all. `None` without git or commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// Files, insertions and deletions as text.
     pub diffstat: String,
     /// Protected files that the turn changed.

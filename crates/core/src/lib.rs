@@ -9,6 +9,7 @@
 //! - [`guard`]: whether a turn may start now, and if not, when and why
 //! - [`immune`]: which subject makes turns fail: smaller share, quarantine, trial
 //! - [`landing`]: whether work is on the target already, or may be moved there
+//! - [`hex`]: bytes as text
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
 //! - [`notify`]: which notifier reports a ticket, when and how often
@@ -39,6 +40,7 @@ pub mod entry;
 pub mod event;
 pub mod evidence;
 pub mod guard;
+pub mod hex;
 pub mod hook;
 pub mod ids;
 pub mod immune;

@@ -81,6 +81,12 @@ pub enum Bug {
     SignalKeepsCursor,
     TicketBeforeChange,
     ChangesForEver,
+    BelievesItsFiles,
+    RunsNewDrivers,
+    FollowsLinks,
+    LeavesIgnoredFiles,
+    TakesAnySize,
+    LandsUninspected,
 }
 
 /// Those about many machines.
@@ -168,6 +174,16 @@ pub const IMMUNE: &[Bug] = &[
     Bug::RuleNeverExpires,
     Bug::HalfLifeIgnored,
     Bug::CapsLeaveNobody,
+];
+
+/// Those about the agent's repository: found by attempts of agents on a real one.
+pub const REPOSITORY: &[Bug] = &[
+    Bug::BelievesItsFiles,
+    Bug::RunsNewDrivers,
+    Bug::FollowsLinks,
+    Bug::LeavesIgnoredFiles,
+    Bug::TakesAnySize,
+    Bug::LandsUninspected,
 ];
 
 #[cfg(feature = "planted")]

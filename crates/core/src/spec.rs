@@ -244,20 +244,39 @@ pub struct WorkspaceSpec {
     pub mode: WorkspaceMode,
     /// When work moves onto the target branch.
     pub integrate: Integrate,
-    /// A command run in every new worktree before the first turn or check there (`npm ci`).
+    /// A command run in every new checkout before the first turn or check there (`npm ci`).
     pub setup: Option<String>,
     /// Start from the uncommitted state of the person's tree instead of its last commit.
     pub include_dirty: bool,
     /// Globs of existing files that a turn must not change or remove; otherwise its work does not
     /// count.
     pub protect: Vec<String>,
+    /// Folders that survive in the checks' checkout although git ignores them; only checks write
+    /// there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cache: Vec<String>,
+    /// The repository when the loop was made; `None` without git, and for loops of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// The repository when a loop was made. Part of the loop's first event, so that no ref and no file
+/// has to be believed later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The commit where the loop began; determines which files existed then.
+    pub start: String,
+    /// The commit of the target; `None` for a branch without commits.
+    pub target: Option<String>,
+    /// Digest of the git settings in force: filters, merge drivers, attributes, ignored files.
+    pub rules: String,
 }
 
 /// Isolation of a turn from the person's checkout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum WorkspaceMode {
-    /// A worktree of the repository; finished work is moved onto `target` (a full ref name).
+    /// A clone of the repository; finished work is moved onto `target` (a full ref name).
     Git {
         /// For example `refs/heads/main`.
         target: String,

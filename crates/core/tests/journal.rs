@@ -72,6 +72,8 @@ fn spec() -> Box<LoopSpec> {
             setup: Some(text("npm ci")),
             include_dirty: false,
             protect: vec![text("tests/**")],
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: bounds(),
         guard: GuardSpec { bucket, ..GuardSpec::default() },
@@ -136,6 +138,7 @@ fn exited(stopped: Option<StopCause>) -> Event {
         stopped,
         leftovers: 1,
         report: None,
+        base: None,
     };
     Event::TurnExited { turn: turn(), exit }
 }
@@ -145,6 +148,7 @@ fn judged() -> Event {
         changed: true,
         commit: Some(text("c0ffee")),
         pin: Some(text("refs/everloop/k3f9-2/3")),
+        target: None,
         diffstat: text("1 file changed"),
         violations: vec![text("tests/a.rs")],
         board: board(),

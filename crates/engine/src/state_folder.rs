@@ -132,7 +132,7 @@ impl StateFolder {
         self.root.join("turns").join(turn.as_str())
     }
 
-    /// A loop's private worktrees.
+    /// A loop's private clone and checkout.
     pub fn work(&self, id: &LoopId) -> PathBuf {
         self.root.join("work").join(id.as_str())
     }

@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
+use everloop_core::hex::hex;
 use everloop_core::ids::TurnId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -59,15 +60,6 @@ impl Token {
 
 fn is_token(text: &str) -> bool {
     text.len() == 2 * SECRET_BYTES && text.bytes().all(|b| b.is_ascii_hexdigit())
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-        text
-    })
 }
 
 /// Compares in a time that does not depend on where two secrets differ.

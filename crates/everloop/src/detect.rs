@@ -250,7 +250,10 @@ pub fn render_toml(proposals: &[Proposal], goal: &str) -> String {
         }
     }
     if !setups.is_empty() {
-        out.push("# Runs once in every fresh worktree.".to_owned());
+        out.push(
+            "# Runs once where the agent works, and before the checks unless `check_cache` names what it makes."
+                .to_owned(),
+        );
         out.push(format!("setup = {}", text(&setups.join(" && "))));
     }
     let mut globs: Vec<&String> = proposals.iter().filter(|p| !p.optional).flat_map(|p| &p.protect).collect();

@@ -1,10 +1,9 @@
 //! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one node.
 //!
 //! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
-//! `sqlite/chain.rs` signs the journal and verifies it,
-//! `sqlite/mirror.rs` supports the mirror and restores from it, `sqlite/columns.rs` maps the
-//! columns. Methods stand in the same order as in the model, so that both can be compared side by
-//! side.
+//! `sqlite/chain.rs` signs the journal and verifies it, `sqlite/mirror.rs` supports the mirror and
+//! restores from it, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
+//! the model, so that both can be compared side by side.
 //!
 //! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a
 //! batch is on disk completely or not at all. A crash between the creation of the empty file and
@@ -29,10 +28,10 @@ use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::Connection;
 
+use self::chain::ChainKey;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
 use crate::{Error, Ledger, LocalLedger};
 
-use chain::ChainKey;
 pub use open::FORMAT;
 
 /// Access to the file.

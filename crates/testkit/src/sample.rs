@@ -62,6 +62,8 @@ pub fn spec() -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds { max_turns: Some(10), ..Bounds::default() },
         guard: GuardSpec::default(),

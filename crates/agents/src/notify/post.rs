@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use everloop_core::hex::hex;
 use everloop_core::notify::{Notification, Severity, Undelivered};
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
@@ -158,7 +159,7 @@ pub(super) fn webhook(
 fn signature(key: &[u8], text: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of every length");
     mac.update(text);
-    crate::protect::hex(&mac.finalize().into_bytes())
+    hex(&mac.finalize().into_bytes())
 }
 
 /// All that is not unreserved in RFC 3986.

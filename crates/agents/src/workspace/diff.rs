@@ -32,14 +32,23 @@ pub struct WorkDiff {
 }
 
 impl WorkDiff {
-    /// Finds the start of the loop `owner` in the repository around `dir`; `None` when the loop has
-    /// not begun yet. Without work the head is the start.
-    pub async fn open(dir: &Path, owner: &LoopId, work: Option<&str>) -> Result<Option<Self>, WorkspaceError> {
+    /// The work of the loop `owner` in the repository around `dir`; `None` when the loop has not
+    /// begun yet. It began at `start`, or where its ref says for a loop of an earlier version.
+    /// Without work the head is the start.
+    pub async fn open(
+        dir: &Path,
+        owner: &LoopId,
+        (start, work): (Option<&str>, Option<&str>),
+    ) -> Result<Option<Self>, WorkspaceError> {
         let ProjectFolder::Git(place) = discover(dir).await? else {
             return Err(WorkspaceError::NotGit { dir: dir.to_owned() });
         };
         let git = Git::shared(&place.common);
-        let Some(base) = git.commit(&refs::start(owner)).await? else { return Ok(None) };
+        let base = match start {
+            Some(start) => Some(start.to_owned()),
+            None => git.commit(&refs::start(owner)).await?,
+        };
+        let Some(base) = base else { return Ok(None) };
         let head = work.unwrap_or(&base).to_owned();
         Ok(Some(Self { git, base, head }))
     }

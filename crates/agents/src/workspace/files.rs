@@ -39,6 +39,12 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The same on a blocking thread: dependencies in a checkout can be a million files.
+pub(super) async fn remove_apart(path: &Path) -> Result<(), WorkspaceError> {
+    let path = path.to_owned();
+    apart(move || remove(&path).map_err(WorkspaceError::files("remove", &path))).await
+}
+
 /// Makes a folder and all folders below it writable again.
 fn open_folders(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o700))?;

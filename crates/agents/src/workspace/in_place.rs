@@ -10,11 +10,12 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use everloop_core::hex::hex;
 use everloop_core::ids::TurnId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::worktrees::{record_setup, setup_recorded};
+use super::checkouts::{record_setup, setup_recorded};
 use super::{Collected, WorkspaceError, files};
 use crate::protect::{self, Globs};
 
@@ -126,7 +127,7 @@ impl InPlace {
             return Ok(known.cloned());
         }
         let content = fs::read(&full)?;
-        let hash = protect::hex(&Sha256::digest(&content));
+        let hash = hex(&Sha256::digest(&content));
         let copy = self.copies().join(&hash);
         if !copy.exists() {
             files::write_whole(&copy, &content)?;
@@ -180,7 +181,7 @@ impl InPlace {
                 meta.is_file()
                     && (meta.mode(), meta.len()) == (*mode, *bytes)
                     && self.folders_are_real(path)
-                    && protect::hash_file(&full).is_ok_and(|now| protect::hex(&now) == *hash)
+                    && protect::hash_file(&full).is_ok_and(|now| hex(&now) == *hash)
             }
         }
     }
@@ -256,7 +257,7 @@ fn hash_entries(entries: &[(PathBuf, Metadata)]) -> String {
         hash.update(modified.to_le_bytes());
         hash.update(meta.mode().to_le_bytes());
     }
-    protect::hex(&hash.finalize())
+    hex(&hash.finalize())
 }
 
 fn modified_ns(meta: &Metadata) -> u64 {

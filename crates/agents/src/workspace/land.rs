@@ -14,9 +14,9 @@ use everloop_core::event::Integrated;
 use everloop_core::ids::TaskId;
 use everloop_core::landing::{self, LandingStep, landed};
 
+use super::checkouts::Checkouts;
 use super::merge::relation;
 use super::tree::{Detail, status};
-use super::worktrees::Worktrees;
 use super::{WorkspaceError, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 
@@ -35,19 +35,36 @@ struct Move<'a> {
     new: &'a str,
 }
 
-impl Worktrees {
-    /// Moves the target onto `commit`.
-    pub async fn integrate(&self, task: &TaskId, commit: &str) -> Result<Integration, WorkspaceError> {
-        let git = self.git();
-        let target = git.commit(&self.target).await?;
+impl Checkouts {
+    /// Moves the target onto `commit`, if it is where it was when the work was inspected.
+    pub async fn integrate(
+        &mut self,
+        task: &TaskId,
+        commit: &str,
+        inspected: Option<&str>,
+    ) -> Result<Integration, WorkspaceError> {
+        let target = self.refs.commit(&self.target).await?;
+        if target.as_deref() == Some(commit) {
+            return Ok(landed(commit));
+        }
         if let Some(target) = &target {
-            match landing::step(relation(git, target, commit).await?, target, commit) {
+            // The branch of a loop without one is moved by everloop alone.
+            self.target_now().await?;
+            match landing::step(relation(self.git(), target, commit).await?, target, commit) {
                 LandingStep::Landed => return Ok(landed(commit)),
                 LandingStep::Move => {}
                 LandingStep::LookUp => {
                     let found = self.landed_before(task, commit, target).await?;
                     return Ok(landing::looked_up(found, || format!("{} is at {target} now", self.target)));
                 }
+            }
+            if inspected.is_some_and(|inspected| inspected != target) {
+                return Ok(Integration::Moved(format!("{} is at {target} now", self.target)));
+            }
+            let violations = self.inspect(target, commit).await?;
+            if !violations.is_empty() {
+                let why = format!("it changes protected files: {}", violations.join(", "));
+                return self.leave_aside(commit, Obstacle { why, command: self.by_hand() }).await;
             }
         }
         let wish = Move { old: target.as_deref(), new: commit };
@@ -57,16 +74,25 @@ impl Worktrees {
             None => self.swap(&checkouts, &wish).await?,
         };
         let Some(obstacle) = obstacle else { return Ok(landed(commit)) };
-        let now = git.commit(&self.target).await?;
+        let now = self.refs.commit(&self.target).await?;
         if now.as_deref() == Some(commit) {
             return Ok(landed(commit));
         }
         if now != target {
             return Ok(Integration::Moved(format!("{} moved while work was about to land", self.target)));
         }
+        self.leave_aside(commit, obstacle).await
+    }
+
+    async fn leave_aside(&self, commit: &str, obstacle: Obstacle) -> Result<Integration, WorkspaceError> {
         self.set_work(commit).await?;
         let Obstacle { why, command } = obstacle;
         Ok(Integration::Done(Integrated::Aside { commit: commit.to_owned(), why, command }))
+    }
+
+    /// The command that lands the work whatever everloop thinks of it.
+    fn by_hand(&self) -> String {
+        format!("git -C {} merge --ff-only {}", quote(&self.place.root), refs::work(&self.owner))
     }
 
     /// A commit of `task` on the target that the work does not have: it landed before, in another
@@ -89,11 +115,11 @@ impl Worktrees {
     /// All worktrees but those of this loop.
     async fn operators_checkouts(&self) -> Result<Vec<Checkout>, WorkspaceError> {
         const USAGE: i32 = 129;
-        let mut output = self.git().run(&["worktree", "list", "--porcelain", "-z"]).await?;
+        let mut output = self.refs.run(&["worktree", "list", "--porcelain", "-z"]).await?;
         let mut separator = 0;
         if output.code == USAGE {
             // Before git 2.36.
-            output = self.git().run(&["worktree", "list", "--porcelain"]).await?;
+            output = self.refs.run(&["worktree", "list", "--porcelain"]).await?;
             separator = b'\n';
         }
         let mut checkouts: Vec<Checkout> = Vec::new();
@@ -122,6 +148,10 @@ impl Worktrees {
         if git_dir.join("index.lock").exists() {
             let lock = git_dir.join("index.lock");
             return aside(format!("`{}` exists: another git is at work there, or one crashed", lock.display()));
+        }
+        let git = git.with("GIT_DIR", &git_dir).with("GIT_WORK_TREE", &checkout.path);
+        if let Some(driver) = self.own.rules.new_drivers(&git).await?.first() {
+            return aside(format!("`{driver}` of git's configuration is not what it was when the loop was made"));
         }
         if let Some(what) = unfinished(&git_dir) {
             return aside(format!("a {what} is under way in {path}"));
@@ -182,8 +212,7 @@ impl Worktrees {
                 return Ok(Some(Obstacle { why: format!("a rebase of `{branch}` is under way in {path}"), command }));
             }
         }
-        let output =
-            self.git().run(&["update-ref", "-m", "everloop: work landed", &self.target, wish.new, old]).await?;
+        let output = self.refs.run(&["update-ref", "-m", "everloop: work landed", &self.target, wish.new, old]).await?;
         let command = format!("git -C {} fetch . {work}:{}", quote(&self.place.root), self.target);
         Ok((output.code != 0).then_some(Obstacle { why: output.stderr, command }))
     }

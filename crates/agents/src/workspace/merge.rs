@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 
 use everloop_core::landing::Relation;
+use everloop_core::planted::{self, Bug};
 
-use super::tree::Worktree;
-use super::worktrees::Worktrees;
-use super::{CommitMeta, Merged, WorkspaceError, refs};
+use super::checkouts::Checkouts;
+use super::{CommitMeta, Merged, Prospect, Side, WorkspaceError, diff, refs};
 use crate::git::{self, Git, LONG_DEADLINE};
 
 /// The result of joining two lines.
@@ -18,46 +18,92 @@ pub(super) enum Joined {
     Conflict(Vec<String>),
 }
 
-impl Worktrees {
-    /// What the target would contain if `commit` landed now.
-    pub async fn merge_for_target(&self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Merged, WorkspaceError> {
-        let git = self.git();
+impl Checkouts {
+    /// What the target would contain if `commit` landed now, with the commit of the target and the
+    /// protected files that differ between the two.
+    pub async fn prospect(&mut self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<Prospect, WorkspaceError> {
         let ready = || Merged::Ready { commit: commit.to_owned() };
-        let Some(target) = git.commit(&self.target).await? else { return Ok(ready()) };
-        match relation(git, &target, commit).await? {
-            Relation::Behind => Ok(ready()),
-            Relation::Ahead => Ok(Merged::Contained),
+        let Some(target) = self.target_now().await? else {
+            return Ok(Prospect { merged: ready(), target: None, violations: Vec::new() });
+        };
+        let relation = if self.continues(&target, commit) {
+            Relation::Behind
+        } else {
+            relation(self.git(), &target, commit).await?
+        };
+        let merged = match relation {
+            Relation::Behind => ready(),
+            Relation::Ahead => Merged::Contained,
             Relation::Diverged => {
                 let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
                 match self.join(&target, commit, &message).await? {
                     Joined::Done(commit) => {
                         let pin = refs::merged(&self.owner, commit_meta.task, &commit);
-                        git.bytes(&["update-ref", &pin, &commit]).await?;
-                        Ok(Merged::Joined { commit })
+                        self.refs.bytes(&["update-ref", &pin, &commit]).await?;
+                        Merged::Joined { commit }
                     }
-                    Joined::Conflict(paths) => Ok(Merged::Conflict { paths }),
+                    Joined::Conflict(paths) => Merged::Conflict { paths },
                 }
             }
+        };
+        let violations = match &merged {
+            Merged::Ready { commit } | Merged::Joined { commit } => self.inspect(&target, commit).await?,
+            Merged::Contained | Merged::Conflict { .. } => Vec::new(),
+        };
+        Ok(Prospect { merged, target: Some(target), violations })
+    }
+
+    /// Protected files in the whole difference between the target and what would be there.
+    pub(super) async fn inspect(&mut self, target: &str, commit: &str) -> Result<Vec<String>, WorkspaceError> {
+        if planted::is(Bug::LandsUninspected) {
+            return Ok(Vec::new());
         }
+        // What a turn made without violations adds none to a line that has none.
+        let seen = |commit: &str| {
+            commit == target || self.inspected.as_ref().is_some_and(|(from, to)| from == target && to == commit)
+        };
+        let known = seen(commit) || self.made.as_ref().is_some_and(|(made, parent)| made == commit && seen(parent));
+        let pair = Some((target.to_owned(), commit.to_owned()));
+        if known {
+            self.inspected = pair;
+            return Ok(Vec::new());
+        }
+        let changes = diff::paths(diff::files(self.git(), target, commit).await?);
+        let violations = self.violations(&changes).await?;
+        if violations.is_empty() {
+            self.inspected = pair;
+        }
+        Ok(violations)
     }
 
     /// A merge commit of `target` and `work`, or the conflicting files. The target is the first
     /// parent, so that its own history reads straight. The date is the work's: repeated after a
     /// crash, it gives the same commit.
-    pub async fn join(&self, target: &str, work: &str, message: &str) -> Result<Joined, WorkspaceError> {
-        let git = self.git();
-        let joined = match merge_tree(git, target, work).await? {
+    pub async fn join(&mut self, target: &str, work: &str, message: &str) -> Result<Joined, WorkspaceError> {
+        let joined = match merge_tree(self.git(), target, work).await? {
             Some(joined) => joined,
-            None => merge_in(&self.verify, target, work).await?,
+            None => self.merge_in_verify(target, work).await?,
         };
         match joined {
             Joined::Conflict(paths) => Ok(Joined::Conflict(paths)),
             Joined::Done(tree) => {
+                let git = self.git();
                 let date = git.line(&["show", "--no-patch", "--no-show-signature", "--format=%ct", work, "--"]).await?;
                 let dated = git.clone().dated(date.trim().parse().unwrap_or(0));
                 Ok(Joined::Done(commit_tree(&dated, &tree, &[target, work], message).await?))
             }
         }
+    }
+
+    /// Joins in the checks' checkout, which is made right before its next use anyway.
+    async fn merge_in_verify(&mut self, target: &str, work: &str) -> Result<Joined, WorkspaceError> {
+        self.check_out_verify(Some(target)).await?;
+        self.spoil_verify();
+        self.own.set_head(target)?;
+        let git = self.own.over(self.verify.path(), Side::Verify).await?;
+        let joined = merge_in(&git, work).await;
+        self.own.forget_merge()?;
+        joined
     }
 }
 
@@ -119,10 +165,8 @@ pub(super) async fn merge_tree(git: &Git, target: &str, work: &str) -> Result<Op
     }
 }
 
-/// Joins in the checks' worktree, which is cleared before its next use anyway.
-async fn merge_in(tree: &Worktree, target: &str, work: &str) -> Result<Joined, WorkspaceError> {
-    tree.bring_to(target).await?;
-    let git = tree.git()?.within(LONG_DEADLINE);
+/// Joins where `git` runs, on top of what is checked out there.
+async fn merge_in(git: &Git, work: &str) -> Result<Joined, WorkspaceError> {
     let args = ["merge", "--quiet", "--no-commit", "--no-ff", "--no-stat", "--allow-unrelated-histories", work];
     let output = git.run(&args).await?;
     if output.code == 0 {
@@ -136,7 +180,7 @@ async fn merge_in(tree: &Worktree, target: &str, work: &str) -> Result<Joined, W
 
 #[cfg(test)]
 mod tests {
-    use super::super::locks::Shared;
+    use super::super::{Workspace, WorkspaceOptions};
     use super::*;
 
     /// A commit on `parent` with one file.
@@ -158,10 +202,24 @@ mod tests {
         let ours = commit(&git, &dir, &[&base], ["ONE", "two", "three"]).await;
         let theirs = commit(&git, &dir, &[&base], ["one", "two", "THREE"]).await;
         let against = commit(&git, &dir, &[&base], ["uno", "two", "three"]).await;
-        let tree = Worktree::new(dir.join("verify"), &dir.join(".git"), Shared::new(dir.join("lock")));
+        git.bytes(&["update-ref", "refs/heads/main", &base]).await.unwrap();
+        let spec = everloop_core::spec::WorkspaceSpec {
+            dir: dir.display().to_string(),
+            mode: everloop_core::spec::WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
+            integrate: everloop_core::spec::Integrate::Progress,
+            setup: None,
+            include_dirty: false,
+            protect: Vec::new(),
+            cache: Vec::new(),
+            origin: None,
+        };
+        let options =
+            WorkspaceOptions { owner: everloop_core::ids::LoopId::new("k3f9"), root: dir.join("state"), spec };
+        let mut workspace = Workspace::open(options).await.unwrap();
+        let checkouts = workspace.checkouts().unwrap();
         for work in [&theirs, &against, &theirs] {
             let new = merge_tree(&git, &ours, work).await.unwrap();
-            let old = merge_in(&tree, &ours, work).await.unwrap();
+            let old = checkouts.merge_in_verify(&ours, work).await.unwrap();
             assert!(new.is_none_or(|new| new == old), "{old:?}");
             assert_eq!(matches!(old, Joined::Conflict(ref paths) if paths == &["a"]), work == &against);
         }

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use everloop_core::ids::{Fence, LoopId, TaskId};
 
+/// What the names of all of them begin with.
+pub const OURS: &str = "refs/everloop/";
+
 /// The line that the next turn starts from.
 pub fn work(owner: &LoopId) -> String {
     format!("refs/everloop/{}/work", part(owner.as_str()))

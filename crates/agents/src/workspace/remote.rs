@@ -1,5 +1,5 @@
 //! A repository that many nodes share: fetching from it, pushing work to it, and moving its branch.
-//! Each node has a bare clone of its own, in which its loops create their worktrees.
+//! Each node has a bare clone of its own, whose objects the clones of its loops read.
 //!
 //! The branch moves in one place, [`Remote::land`], by one compare-and-swap at the remote. A crash
 //! after it is detected by the trailer of the merge: so work lands at most once, whichever node
@@ -9,11 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use everloop_core::ids::TaskId;
+use everloop_core::landing::Relation;
+use everloop_core::planted::{self, Bug};
 
 use super::merge::{Joined, commit_tree, merge_tree, relation, subject, trailers};
-use super::{CommitMeta, WorkspaceError, files};
+use super::{CommitMeta, WorkspaceError, diff, files};
 use crate::git::{self, Git, LONG_DEADLINE};
-use everloop_core::landing::Relation;
+use crate::protect::{self, Globs};
 
 /// Merges that are searched for a trailer: a node that missed more than this runs the checks again
 /// in any case.
@@ -129,6 +131,21 @@ impl Remote {
                 Ok(Joining::Ready { target, commit })
             }
         }
+    }
+
+    /// Files of the branch at `target` that match the globs in `protect` and that `commit` changes
+    /// or removes.
+    pub async fn violations(
+        &self,
+        target: &str,
+        commit: &str,
+        protect: &[String],
+    ) -> Result<Vec<String>, WorkspaceError> {
+        if planted::is(Bug::LandsUninspected) {
+            return Ok(Vec::new());
+        }
+        let changes = diff::paths(diff::files(&self.git, target, commit).await?);
+        Ok(protect::violations(&changes, |_| true, &Globs::new(protect)?))
     }
 
     /// Moves the branch from `old` to `new`, if it is at `old`.

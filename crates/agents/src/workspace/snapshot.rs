@@ -5,10 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
+use super::checkouts::empty_commit;
 use super::merge::commit_tree;
 use super::project_folder::Repository;
 use super::tree::{Detail, status};
-use super::worktrees::empty_commit;
 use super::{WorkspaceError, files};
 use crate::git::{Git, LONG_DEADLINE};
 

@@ -1,23 +1,33 @@
-//! A turn in its worktree: where it starts, and what it made. The agent is not running while this
-//! code is.
+//! A turn in its clone: where it starts, and what it made. The agent is not running while this code
+//! is.
+//!
+//! Only files come back from a turn: they are compared and taken with everloop's own git folder and
+//! index. What the agent did in its own `.git` is text for the commit's message.
 //!
 //! Crash windows: the note about the base is written before the agent can start, and the pin is set
-//! before anything in the worktree is touched again. So a restarted supervisor can always collect,
+//! before anything in the folder is touched again. So a restarted supervisor can always collect,
 //! and collecting twice gives the same commit.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use everloop_core::ids::TurnId;
+use everloop_core::landing::Relation;
+use everloop_core::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 
+use super::checkouts::{BaseChoice, Checkouts};
+use super::gather::{Gathered, gather};
 use super::merge::{Joined, commit_tree, relation, subject, trailers};
-use super::tree::Detail;
-use super::worktrees::{BaseChoice, Worktrees};
-use super::{Base, Collected, CommitMeta, Dropped, PathChange, Side, WorkspaceError, diff, files, refs};
-use crate::git::{self, Git, LONG_DEADLINE};
+use super::tree::{Detail, TreeStatus, status};
+use super::verify::{is_damage, reset};
+use super::{
+    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, diff, files, fingerprint,
+    old_worktree, refs, sweep,
+};
+use crate::git::{self, Git};
 use crate::protect;
-use everloop_core::landing::Relation;
 
 /// Where a turn started, kept so that another supervisor can collect its work.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,18 +41,13 @@ struct Note {
 
 const NOTE_VERSION: u32 = 1;
 
-impl Worktrees {
-    /// Brings the turn's worktree to the start of the turn.
+/// Repositories in repositories that an agent may have created.
+const NESTED_DEPTH: usize = 16;
+
+impl Checkouts {
+    /// Brings the turn's clone to the start of the turn.
     pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
-        let target = match &self.chosen {
-            // The last choice is still valid: the ref has not moved since.
-            Some(BaseChoice { target: Some(known), .. })
-                if refs::loose(&self.place.common, &self.target).as_ref() == Some(known) =>
-            {
-                Some(known.clone())
-            }
-            _ => self.git().commit(&self.target).await?,
-        };
+        let target = self.target_now().await?;
         let line = match work {
             Some(work) => Some(work.to_owned()),
             None => self.include_dirty.then(|| self.start.clone()),
@@ -55,20 +60,74 @@ impl Worktrees {
         let commit = base.commit.clone().unwrap_or_else(|| self.start.clone());
         let rootless = self.empty.as_ref() == Some(&commit);
         self.chosen = Some(BaseChoice { target, line, base: base.clone() });
-        self.bring(Side::Turn, &commit).await?;
+        self.bring_turn(&commit).await?;
         let note = Note { version: NOTE_VERSION, turn: turn.clone(), base: commit, rootless };
         files::write_note(&self.note_path(), &note).map_err(WorkspaceError::files("write", &self.note_path()))?;
-        Ok(base)
+        Ok(Base { commit: Some(note.base), ..base })
+    }
+
+    /// Makes the files of the turn those of `commit`; ignored files stay.
+    async fn bring_turn(&mut self, commit: &str) -> Result<(), WorkspaceError> {
+        let path = self.turn.path.clone();
+        if self.turn.check().is_err() || self.turn.at.as_deref() != Some(commit) {
+            old_worktree::remove(&self.root, &self.place.common).await?;
+            (self.turn.at, self.turn.sealed) = (None, None);
+            if self.turn.check().is_err() {
+                self.begin_turn().await?;
+            }
+            match self.fill_turn(commit).await {
+                Err(error) if is_damage(&error) => {
+                    self.begin_turn().await?;
+                    self.fill_turn(commit).await?;
+                }
+                other => other?,
+            }
+            self.turn.at = Some(commit.to_owned());
+        }
+        if !clone::is_folder(&path.join(".git")) {
+            let shown = ["refs/heads", "refs/tags", "refs/remotes"];
+            let list = ["for-each-ref", "--format=%(objectname) %(refname)"].into_iter().chain(shown);
+            self.parts.packed_refs = self.refs.bytes(&list.collect::<Vec<_>>()).await?;
+        }
+        self.parts.make_ready(&path, commit, &self.own.index(Side::Turn), &self.turn.strays())?;
+        self.turn.mark = clone::index_mark(&path);
+        // The folder may contain no tracked file.
+        let dir = self.dir(Side::Turn);
+        fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))?;
+        if self.turn.sealed.is_none() {
+            self.turn.sealed = files::apart(move || Ok(fingerprint::take(&path).ok())).await?;
+        }
+        Ok(())
+    }
+
+    /// An empty folder. A link in its place is removed, not followed.
+    async fn begin_turn(&self) -> Result<(), WorkspaceError> {
+        let (path, index) = (&self.turn.path, self.own.index(Side::Turn));
+        files::remove_apart(path).await?;
+        files::make_private(path).map_err(WorkspaceError::files("make", path))?;
+        files::remove(&index).map_err(WorkspaceError::files("remove", &index))?;
+        self.forget_setup(Side::Turn)
+    }
+
+    async fn fill_turn(&self, commit: &str) -> Result<(), WorkspaceError> {
+        let git = self.own.over(&self.turn.path, Side::Turn).await?;
+        reset(&git, commit).await?;
+        // Twice the force: removes repositories that an agent created in here, too.
+        git.bytes(&["clean", "--quiet", "-ffd"]).await?;
+        Ok(())
     }
 
     /// Which commit a turn starts from: the work line, with the target in it.
-    async fn choose(&self, target: Option<&str>, line: Option<&str>) -> Result<Base, WorkspaceError> {
+    async fn choose(&mut self, target: Option<&str>, line: Option<&str>) -> Result<Base, WorkspaceError> {
         let plain = |commit: &str| Base { commit: Some(commit.to_owned()), ..Base::default() };
         let (target, line) = match (target, line) {
             (None, None) => return Ok(plain(&self.start)),
             (Some(only), None) | (None, Some(only)) => return Ok(plain(only)),
             (Some(target), Some(line)) => (target, line),
         };
+        if self.continues(target, line) {
+            return Ok(plain(line));
+        }
         match relation(self.git(), target, line).await? {
             Relation::Behind => Ok(plain(line)),
             Relation::Ahead => Ok(plain(target)),
@@ -83,106 +142,189 @@ impl Worktrees {
         }
     }
 
+    /// Whether `commit` was just made on a base that contains `target`; saves a git call.
+    pub(super) fn continues(&self, target: &str, commit: &str) -> bool {
+        let Some(chosen) = &self.chosen else { return false };
+        let on = |base: &str| self.made.as_ref().is_some_and(|(made, parent)| made == commit && parent == base);
+        chosen.target.as_deref() == Some(target)
+            && chosen.base.dropped.is_none()
+            && chosen.base.commit.as_deref().is_some_and(on)
+    }
+
     /// Keeps the result of the turn.
-    pub async fn collect(&mut self, commit_meta: &CommitMeta<'_>) -> Result<Collected, WorkspaceError> {
+    pub async fn collect(
+        &mut self,
+        commit_meta: &CommitMeta<'_>,
+        started: &Started<'_>,
+    ) -> Result<Collected, WorkspaceError> {
         let turn = commit_meta.turn();
         let note: Option<Note> =
             files::read_note(&self.note_path()).map_err(WorkspaceError::files("read", &self.note_path()))?;
-        let note = note.filter(|n| n.turn == turn).ok_or(WorkspaceError::Unprepared { turn })?;
-        self.turn.repair().await?;
-        let look = self.turn.look(Detail::Files).await?;
-        if look.clean && look.head.as_deref() == Some(&*note.base) {
+        let mut note = note.filter(|n| n.turn == turn).ok_or(WorkspaceError::Unprepared { turn })?;
+        match started.base {
+            Some(base) => base.clone_into(&mut note.base),
+            None => self.confirm(&note.base, started.work).await?,
+        }
+        self.turn.check()?;
+        let path = self.turn.path.clone();
+        let sealed = files::apart(move || Ok(fingerprint::take(&path))).await?.ok();
+        if sealed.is_some() && sealed == self.turn.sealed && self.turn.at.as_ref() == Some(&note.base) {
             return Ok(Collected::default());
         }
-        let git = self.turn.git()?.within(LONG_DEADLINE);
-        let mut notes = self.take_in(&look.nested)?;
-        let tree = stage(&git, &mut notes).await?;
-        if tree == tree_of(&git, &note.base).await? {
+        let git = self.turn_git(&note.base).await?;
+        let (look, mut notes) = self.look(&git).await?;
+        let id_bytes = sweep::id_bytes(&note.base);
+        let forced = if clone::index_mark(&self.turn.path) == self.turn.mark && self.turn.mark.is_some() {
+            Vec::new()
+        } else {
+            clone::indexed(&self.turn.path, id_bytes)
+        };
+        let gathered = gather(&self.turn.path, &self.own.index(Side::Turn), look.paths, (forced, id_bytes))?;
+        notes.extend(gathered.notes.iter().cloned());
+        if gathered.is_empty() {
+            (self.turn.at, self.turn.sealed) = (Some(note.base), sealed);
             return Ok(Collected { notes, ..Collected::default() });
         }
-        let (commit, pin) = self.keep(commit_meta, &note, Made { tree, head: look.head }).await?;
-        let files = diff::files(&git, &note.base, &commit).await?;
+        let tree = stage(&git, &gathered).await?;
+        self.turn.at = None;
+        let parents = if note.rootless { vec![] } else { vec![note.base.as_str()] };
+        let message = message(commit_meta, &self.turn.path);
+        let made = commit_tree(self.git(), &tree, &parents, &message);
+        let (made, files) = tokio::join!(made, diff::files(self.git(), &note.base, &tree));
+        let files = files?;
         let (diffstat, changes) = (diff::sum(&files), diff::paths(files));
+        if changes.is_empty() {
+            return Ok(Collected { notes, ..Collected::default() });
+        }
+        let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
+        let (commit, pin) = self.keep(commit_meta, &made?, &shape).await?;
         let violations = self.violations(&changes).await?;
+        (self.turn.at, self.turn.sealed) = (Some(commit.clone()), None);
+        self.made = (!note.rootless && violations.is_empty()).then(|| (commit.clone(), note.base));
         Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
     }
 
-    /// Repositories that the agent created inside the tree are taken as plain files: git would keep
-    /// only a link to a commit that exists nowhere else.
-    fn take_in(&self, nested: &[PathBuf]) -> Result<Vec<String>, WorkspaceError> {
-        for dir in nested {
-            let link = self.turn.path().join(dir).join(".git");
-            files::set_aside(&link, &self.turn.strays()).map_err(WorkspaceError::files("move", &link))?;
+    /// What differs. Repositories that the agent created inside the tree are taken as plain files:
+    /// git would keep only a link to a commit that exists nowhere else.
+    async fn look(&self, git: &Git) -> Result<(TreeStatus, Vec<String>), WorkspaceError> {
+        let mut notes = Vec::new();
+        for _ in 0..NESTED_DEPTH {
+            let look = status(git, Detail::Files).await?;
+            if look.nested.is_empty() {
+                return Ok((look, notes));
+            }
+            for folder in &look.nested {
+                let inner = self.turn.path.join(folder).join(".git");
+                files::set_aside(&inner, &self.turn.strays()).map_err(WorkspaceError::files("move", &inner))?;
+                notes.push(format!("the repository `{}` was taken as plain files", folder.display()));
+            }
         }
-        Ok(nested.iter().map(|d| format!("the repository `{}` was taken as plain files", d.display())).collect())
+        let why = format!("repositories are nested more than {NESTED_DEPTH} deep");
+        Err(WorkspaceError::Broken { path: self.turn.path.clone(), why })
     }
 
-    /// Creates the commit and pins it; returns the one of an earlier call if nothing changed since.
+    /// git over the files of the turn, compared with `base`.
+    async fn turn_git(&self, base: &str) -> Result<Git, WorkspaceError> {
+        self.own.set_head(base)?;
+        let git = self.own.over(&self.turn.path, Side::Turn).await?;
+        if self.turn.at.as_deref() != Some(base) {
+            // Another supervisor prepared the turn, or an earlier collection took its files: the
+            // index is made that of the base again, and keeps what it knows about the files.
+            if git.run(&["read-tree", "--reset", base]).await?.code != 0 {
+                let index = self.own.index(Side::Turn);
+                files::remove(&index).map_err(WorkspaceError::files("remove", &index))?;
+                git.bytes(&["read-tree", base]).await?;
+            }
+        }
+        Ok(git)
+    }
+
+    /// Refuses a base that neither the ledger nor the target knows.
+    async fn confirm(&self, base: &str, work: Option<&str>) -> Result<(), WorkspaceError> {
+        let known = |commit: Option<&str>| commit == Some(base);
+        if known(work) || known(Some(&self.start)) || known(self.empty.as_deref()) {
+            return Ok(());
+        }
+        let git = self.git();
+        let parents = git.line(&["rev-list", "-n1", "--parents", base, "--"]).await.unwrap_or_default();
+        if work.is_some_and(|work| parents.split(' ').skip(1).any(|parent| parent == work)) {
+            return Ok(());
+        }
+        if let Some(target) = self.refs.commit(&self.target).await?
+            && git.run(&["merge-base", "--is-ancestor", base, &target]).await?.code == 0
+        {
+            return Ok(());
+        }
+        let why = format!("its note names the base `{base}`, which is not the loop's");
+        Err(WorkspaceError::Broken { path: self.turn.path.clone(), why })
+    }
+
+    /// Pins the commit; returns the one of an earlier call if that has the same tree and parents.
     async fn keep(
         &self,
         commit_meta: &CommitMeta<'_>,
-        note: &Note,
-        made: Made,
+        commit: &str,
+        shape: &str,
     ) -> Result<(String, String), WorkspaceError> {
-        let git = self.git();
         let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
-        if let Some(old) = git.commit(&pin).await? {
-            if tree_of(git, &old).await? == made.tree {
+        let set = async |name: &str, commit: &str| self.refs.bytes(&["update-ref", name, commit]).await;
+        if refs::loose(&self.place.common, &pin).is_none()
+            && self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
+        {
+            return Ok((commit.to_owned(), pin));
+        }
+        if let Some(old) = self.refs.commit(&pin).await? {
+            // The ref is only believed if it is what would be made again.
+            if planted::is(Bug::BelievesItsFiles) || shape_of(self.git(), &old).await? == shape {
                 return Ok((old, pin));
             }
-            // The worktree changed after the first call; both commits are kept.
-            git.bytes(&["update-ref", &format!("{pin}-{}", &old[..old.len().min(12)]), &old]).await?;
+            // The folder changed after the first call, or the ref is not ours; both are kept.
+            set(&format!("{pin}-{}", &old[..old.len().min(12)]), &old).await?;
         }
-        let parent = match made.head {
-            Some(head) if head == note.base => (!note.rootless).then_some(head),
-            // Commits of the agent are kept as they are; a head that left the line (a switch, a
-            // reset) is not.
-            Some(head) if git.asks(&["merge-base", "--is-ancestor", &note.base, &head]).await? => Some(head),
-            _ => (!note.rootless).then(|| note.base.clone()),
-        };
-        let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
-        let parents: Vec<&str> = parent.as_deref().into_iter().collect();
-        let commit = commit_tree(git, &made.tree, &parents, &message).await?;
-        git.bytes(&["update-ref", &pin, &commit]).await?;
-        Ok((commit, pin))
+        set(&pin, commit).await?;
+        Ok((commit.to_owned(), pin))
     }
 
     /// Protected files among `changes` that existed when the loop began.
-    async fn violations(&self, changes: &[PathChange]) -> Result<Vec<String>, WorkspaceError> {
+    pub(super) async fn violations(&self, changes: &[PathChange]) -> Result<Vec<String>, WorkspaceError> {
         if protect::violations(changes, |_| true, &self.globs).is_empty() {
             return Ok(Vec::new());
         }
         let listed = self.git().bytes(&["ls-tree", "-r", "-z", "--full-tree", "--name-only", &self.start]).await?;
-        let existed: BTreeSet<PathBuf> = git::records(&listed).map(git::path_from).collect();
+        let existed: BTreeSet<_> = git::records(&listed).map(git::path_from).collect();
         Ok(protect::violations(changes, |path: &Path| existed.contains(path), &self.globs))
     }
 
-    fn note_path(&self) -> PathBuf {
+    fn note_path(&self) -> std::path::PathBuf {
         self.root.join("turn.json")
     }
 }
 
-/// The content of the worktree at the end of a turn.
-struct Made {
-    tree: String,
-    head: Option<String>,
+/// The message of a turn's commit, with the first lines of the agent's own commits.
+fn message(commit_meta: &CommitMeta<'_>, tree: &Path) -> String {
+    let own = clone::own_commits(tree);
+    let said = match own.as_slice() {
+        [] => String::new(),
+        own => format!("The agent's own commits:\n- {}\n\n", own.join("\n- ")),
+    };
+    format!("{}\n\n{said}{}", subject(commit_meta.subject), trailers(commit_meta))
 }
 
-/// Everything in the worktree as a tree object.
-async fn stage(git: &Git, notes: &mut Vec<String>) -> Result<String, WorkspaceError> {
-    let added = git.run(&["add", "-A"]).await?;
-    if added.code != 0 {
-        // An unreadable file is no reason to lose the others. Everything else, a full disk above
-        // all, is.
-        if !added.stderr.contains("Permission denied") {
-            return Err(added.failure().into());
-        }
-        notes.push(format!("not everything could be kept: {}", added.stderr));
-        git.run(&["add", "-A", "--ignore-errors"]).await?;
+/// Tree and parents of a commit.
+async fn shape_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
+    let format = ["show", "--no-patch", "--no-show-signature", "--format=%T %P", commit, "--"];
+    Ok(git.line(&format).await?.trim().to_owned())
+}
+
+/// What was gathered as a tree object.
+async fn stage(git: &Git, gathered: &Gathered) -> Result<String, WorkspaceError> {
+    if !gathered.gone.is_empty() {
+        let args = ["update-index", "-z", "--force-remove", "--stdin"];
+        git.fed(&args, &gathered.gone).await?.success()?;
+    }
+    if !gathered.there.is_empty() {
+        let args = ["update-index", "-z", "--add", "--replace", "--stdin"];
+        git.fed(&args, &gathered.there).await?.success()?;
     }
     Ok(git.line(&["write-tree"]).await?)
-}
-
-async fn tree_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
-    Ok(git.line(&["rev-parse", "--verify", "--quiet", &format!("{commit}^{{tree}}")]).await?)
 }

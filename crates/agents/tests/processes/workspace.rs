@@ -1,6 +1,7 @@
 //! Workspaces and checks against real git and real processes.
 
 mod agents;
+mod attacks;
 mod broken;
 mod checks;
 mod in_place;
@@ -19,8 +20,16 @@ type Case = (&'static str, fn() -> Result<(), Failed>);
 
 /// All tests of this folder.
 pub fn all() -> Vec<Trial> {
-    let cases =
-        [places::CASES, agents::CASES, broken::CASES, landing::CASES, in_place::CASES, checks::CASES, shared::CASES];
+    let cases = [
+        places::CASES,
+        agents::CASES,
+        attacks::CASES,
+        broken::CASES,
+        landing::CASES,
+        in_place::CASES,
+        checks::CASES,
+        shared::CASES,
+    ];
     let trial = |(name, run): Case| Trial::test(format!("workspace::{name}"), run);
     cases.concat().into_iter().map(trial).collect()
 }

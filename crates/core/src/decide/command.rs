@@ -55,11 +55,14 @@ impl Step<'_> {
     }
 
     fn reconfigure(&mut self, spec: &LoopSpec) {
+        let mut spec = Box::new(spec.clone());
+        // Where a loop began does not change with its settings.
+        spec.workspace.origin.clone_from(&self.state().spec.workspace.origin);
         if self.ended() || self.state().spec == *spec {
             return;
         }
         let taking = self.state().phase == Phase::New;
-        self.emit(Event::SpecChanged { spec: Box::new(spec.clone()) });
+        self.emit(Event::SpecChanged { spec });
         // Other checks need another baseline; one that is under way runs the old checks and is
         // compared by their names when it arrives.
         if self.state().phase == Phase::New && !taking {

@@ -44,6 +44,8 @@ pub(super) fn state() -> MeshLoop {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds::default(),
         guard: GuardSpec::default(),

@@ -311,5 +311,7 @@ pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) 
     spec.guard.budget = reservation;
     super::eligibility::share(&mut spec, nodes);
     spec.workspace.include_dirty = false;
+    // The repository of this node, not of the one where the loop was made.
+    spec.workspace.origin = None;
     Some(spec)
 }

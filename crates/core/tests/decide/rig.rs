@@ -59,6 +59,8 @@ fn spec(checks: usize) -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds::default(),
         guard: GuardSpec::default(),

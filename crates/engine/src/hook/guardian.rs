@@ -11,13 +11,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use everloop_agents::protect::Globs;
+use everloop_core::hex::hex;
 use everloop_core::hook::{SessionAct, Shrink};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::payload::Payload;
 use super::session_folder::SessionFolder;
-use super::tree::hex;
 use crate::state_folder::write_whole;
 
 /// A larger file is not guarded: copying it would cost time in every hook.

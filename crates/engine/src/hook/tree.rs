@@ -2,12 +2,12 @@
 //! what git's index trusts: inode, size, mode and both times. Beyond a bound there is no signature,
 //! and the checks are run.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use everloop_core::hex::hex;
 use sha2::{Digest, Sha256};
 
 /// As many entries can be read in the time that a hook may take.
@@ -43,14 +43,6 @@ pub fn signature(dir: &Path) -> Option<String> {
         }
     }
     Some(hex(&hash.finalize()[..16]))
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use everloop_core::hex::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::FileChange;
-use crate::hook::tree::hex;
 use crate::state_folder::StateFolder;
 
 /// Version of the record.

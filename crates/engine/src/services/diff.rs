@@ -75,7 +75,8 @@ pub fn diff(context: &ServiceContext, word: Option<&str>, detail: DiffDetail) ->
 async fn compare(state: &LoopState, detail: DiffDetail) -> Result<DiffAnswer, WorkspaceError> {
     let (id, name) = (state.id.clone(), state.name.clone());
     let dir = Path::new(&state.spec.workspace.dir);
-    let Some(work) = WorkDiff::open(dir, &id, kept(state)).await? else {
+    let start = state.spec.workspace.origin.as_ref().map(|origin| origin.start.as_str());
+    let Some(work) = WorkDiff::open(dir, &id, (start, kept(state))).await? else {
         return Ok(DiffAnswer { id, name, base: None, head: None, files: Vec::new(), patch: None });
     };
     let files = work.files().await?.into_iter().map(ChangedFile::from).collect();

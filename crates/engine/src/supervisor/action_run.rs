@@ -4,6 +4,7 @@
 use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::{Workspace, WorkspaceOptions};
 use everloop_core::action::{Action, Input};
+use everloop_core::event::Integrated;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use tokio::sync::watch;
@@ -26,6 +27,8 @@ pub(super) struct ActionRun {
     /// Where the turn's agent sends its telemetry.
     pub line: Option<TelemetryLine>,
     pub now: Time,
+    /// The commit that the turn started from, while this run knows it at first hand.
+    pub base: Option<String>,
 }
 
 impl ActionRun {
@@ -54,7 +57,12 @@ impl ActionRun {
             };
             self.workspace = Some(Workspace::open(options).await.map_err(|e| full_text(&e))?);
         }
-        Ok(self.workspace.as_mut().expect("it was just opened"))
+        let landed = landed(&self.state).map(str::to_owned);
+        let workspace = self.workspace.as_mut().expect("it was just opened");
+        if let Some(landed) = landed {
+            workspace.expect_target(&landed);
+        }
+        Ok(workspace)
     }
 
     async fn clean_up(&mut self) -> Input {
@@ -71,11 +79,19 @@ impl ActionRun {
             Err(e) => Err(e),
         };
         if let Err(error) = cleaned {
-            tracing::warn!(owner = %self.state.id, error, "cannot remove the worktrees; `everloop doctor --fix` does");
+            tracing::warn!(owner = %self.state.id, error, "cannot remove the checkouts; `everloop doctor --fix` does");
         }
         self.workspace = None;
         Input::Tick
     }
+}
+
+/// Where the loop last moved its target, according to the ledger.
+fn landed(state: &LoopState) -> Option<&str> {
+    state.kept.iter().rev().find_map(|kept| match &kept.integrated {
+        Some(Integrated::Landed { commit }) => Some(commit.as_str()),
+        _ => None,
+    })
 }
 
 /// An error with its sources, on one line.

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everloop_agents::clock;
+use everloop_core::hex::hex;
 use everloop_core::op::Op;
 use everloop_store::{Ledger, OpenMode, Sqlite};
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use sha2::{Digest, Sha256};
 use crate::error::Failure;
 use crate::replay;
 use crate::state_folder::StateFolder;
-use crate::token::hex;
 
 /// Kind and key of the document that holds the last finding, so that a person who has seen a
 /// difference is not asked again about the same one.

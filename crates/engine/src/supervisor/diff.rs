@@ -1,5 +1,5 @@
 //! Detects changes in the workspace of a running turn, at intervals and on a blocking thread. Does
-//! not use git: an agent can write into the configuration of its worktree, and git would run what
+//! not use git: an agent can write into the configuration of its clone, and git would run what
 //! it finds there.
 
 use std::collections::VecDeque;

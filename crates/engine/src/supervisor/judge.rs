@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 use everloop_agents::check::{Checker, Question};
-use everloop_agents::workspace::{Collected, CommitMeta, Merged, Side};
+use everloop_agents::workspace::{Collected, CommitMeta, Merged, Prospect, Side, Started};
 use everloop_core::action::{Input, Integration};
 use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
+use everloop_core::state::Phase;
 
 use super::action_run::{ActionRun, full_text};
 use crate::account;
@@ -44,36 +45,50 @@ impl ActionRun {
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
         let subject = self.subject();
         let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
-        let found = self.workspace().await?.collect(&commit_meta).await.map_err(|e| full_text(&e))?;
+        let (base, work) = (self.base_of(turn), self.state.work.clone());
+        let started = Started { base: base.as_deref(), work: work.as_deref() };
+        let mut found = self.workspace().await?.collect(&commit_meta, &started).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
             tracing::info!(%turn, "{note}");
         }
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
-        if !found.violations.is_empty() && !in_place {
+        let refused = |found: &Collected| !found.violations.is_empty() && !in_place;
+        if refused(&found) {
             // Work that may not count is not worth a run of the checks.
-            return Ok(judgement(found, None, self.state.board.clone()));
+            return Ok(judgement(found, (None, None), self.state.board.clone()));
         }
-        let commit = match &found.commit {
-            Some(commit) => Some(self.on_target(commit, &commit_meta).await?),
-            None => None,
+        let (commit, target) = match &found.commit {
+            Some(commit) => {
+                let prospect = self.workspace().await?.prospect(commit, &commit_meta).await;
+                let Prospect { merged, target, violations } = prospect.map_err(|e| full_text(&e))?;
+                found.violations = violations;
+                (Some(on_target(merged, commit)?), target)
+            }
+            None => (None, None),
         };
+        if refused(&found) {
+            return Ok(judgement(found, (commit, target), self.state.board.clone()));
+        }
         let subject = commit.clone().or_else(|| self.state.work.clone());
         let cwd = self.verify_at(subject.as_deref()).await?;
         let before = self.state.board.clone();
         let board = self.ask(cwd, Some(&before), found.changed).await?;
-        Ok(judgement(found, commit, board))
+        Ok(judgement(found, (commit, target), board))
     }
 
-    /// The commit that would be on the target: the work itself, or merged with a target that has
-    /// moved.
-    async fn on_target(&mut self, commit: &str, commit_meta: &CommitMeta<'_>) -> Result<String, String> {
-        let merged = self.workspace().await?.merge_for_target(commit, commit_meta).await.map_err(|e| full_text(&e))?;
-        match merged {
-            Merged::Ready { commit } | Merged::Joined { commit } => Ok(commit),
-            Merged::Contained => Ok(commit.to_owned()),
-            Merged::Conflict { paths } => {
-                Err(format!("the work conflicts with the target branch in {}", paths.join(", ")))
-            }
+    /// The commit that the turn started from, according to the ledger.
+    fn base_of(&self, turn: &TurnId) -> Option<String> {
+        match &self.state.phase {
+            Phase::Turn(now) if now.id == *turn => now.exit.as_ref()?.base.clone(),
+            _ => None,
+        }
+    }
+
+    /// The commit of the target against which the work was inspected, according to the ledger.
+    fn inspected(&self, turn: &TurnId) -> Option<String> {
+        match &self.state.phase {
+            Phase::Turn(now) if now.id == *turn => now.judgement.as_ref()?.target.clone(),
+            _ => None,
         }
     }
 
@@ -102,7 +117,7 @@ impl ActionRun {
 
     /// Moves the work onto the target; whatever is in the way, the work is kept.
     pub(super) async fn integrate(&mut self, turn: &TurnId, task: &TaskId, commit: &str) -> Input {
-        let result = match self.move_target(task, commit).await {
+        let result = match self.move_target(task, commit, self.inspected(turn)).await {
             Ok(result) => result,
             Err(why) => {
                 let command = format!("git merge {commit}");
@@ -112,10 +127,15 @@ impl ActionRun {
         Input::Integrated { turn: turn.clone(), result }
     }
 
-    async fn move_target(&mut self, task: &TaskId, commit: &str) -> Result<Integration, String> {
+    async fn move_target(
+        &mut self,
+        task: &TaskId,
+        commit: &str,
+        inspected: Option<String>,
+    ) -> Result<Integration, String> {
         let workspace = self.workspace().await?;
         workspace.set_work(commit).await.map_err(|e| full_text(&e))?;
-        workspace.integrate(task, commit).await.map_err(|e| full_text(&e))
+        workspace.integrate(task, commit, inspected.as_deref()).await.map_err(|e| full_text(&e))
     }
 
     /// First line of the commit: the title of a task that a person added, the goal otherwise.
@@ -125,8 +145,18 @@ impl ActionRun {
     }
 }
 
-fn judgement(found: Collected, commit: Option<String>, board: Scoreboard) -> Judgement {
+/// The commit that would be on the target: the work itself, or merged with a target that has moved.
+fn on_target(merged: Merged, work: &str) -> Result<String, String> {
+    match merged {
+        Merged::Ready { commit } | Merged::Joined { commit } => Ok(commit),
+        Merged::Contained => Ok(work.to_owned()),
+        Merged::Conflict { paths } => Err(format!("the work conflicts with the target branch in {}", paths.join(", "))),
+    }
+}
+
+fn judgement(found: Collected, (commit, target): (Option<String>, Option<String>), board: Scoreboard) -> Judgement {
     Judgement {
+        target,
         changed: found.changed,
         commit: commit.or(found.commit),
         pin: found.pin,

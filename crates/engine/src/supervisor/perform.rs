@@ -66,7 +66,7 @@ impl Supervisor {
         let title = task.map_or_else(String::new, |t| t.task.title);
         let now = self.clock.now();
         let (home, shim) = (self.home.clone(), self.shim.clone());
-        let action_run = ActionRun { home, shim, state, workspace, title, phase_liveness, line, now };
+        let action_run = ActionRun { home, shim, state, workspace, title, phase_liveness, line, now, base: None };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {
@@ -86,6 +86,8 @@ impl Supervisor {
         match job::inspect(&self.home.turn(&turn.id)) {
             Ok(job::JobTrace::Alive { .. }) => TurnTrace::Alive,
             Ok(job::JobTrace::Exited(mut exit)) => {
+                // The base of a turn is never taken from a file of its job.
+                exit.base = None;
                 let dir = self.home.turn(&turn.id);
                 Follow::new(dir, agent_of(state, turn), turn, Vec::new()).finish(&mut exit);
                 TurnTrace::Exited(exit)

@@ -8,7 +8,7 @@ use everloop_agents::agent::{self, Invocation, Order, TELEMETRY_SECRET};
 use everloop_agents::clock::machine_period;
 use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, JobEnd, Running, Spec};
-use everloop_agents::workspace::{CommitMeta, Dropped, Side};
+use everloop_agents::workspace::{CommitMeta, Dropped, Side, Started};
 use everloop_core::action::Input;
 use everloop_core::event::{Exit, Outcome};
 use everloop_core::ids::{TaskId, TurnId};
@@ -79,6 +79,7 @@ impl ActionRun {
         match ended {
             Ok(JobEnd::Exited(exit)) => {
                 let mut exit = with_report(exit, follow).await;
+                exit.base = self.base.take();
                 if let (Some(line), Some(report)) = (self.line.take(), exit.report.as_mut()) {
                     report.telemetry = line.close().await;
                 }
@@ -96,7 +97,7 @@ impl ActionRun {
     async fn diff(&mut self) -> Option<Diff> {
         let most = self.state.spec.guard.phases.no_diff?;
         let dir = self.workspace().await.ok()?.turn_dir();
-        // The whole worktree, also where the loop works in a folder of it.
+        // The whole clone, also where the loop works in a folder of it.
         let whole = dir.ancestors().find(|d| d.join(".git").exists()).filter(|_| self.is_isolated());
         Some(Diff::new(whole.map_or_else(|| dir.clone(), Path::to_owned), most))
     }
@@ -127,10 +128,8 @@ impl ActionRun {
         self.rescue().await;
         let work = self.state.work.clone();
         let workspace = self.workspace().await?;
-        if let Some(work) = &work {
-            workspace.set_work(work).await.map_err(|e| full_text(&e))?;
-        }
         let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
+        self.base.clone_from(&base.commit);
         if let Some(dropped) = &base.dropped {
             prompt.push_str(&set_aside(dropped));
         }
@@ -169,8 +168,14 @@ impl ActionRun {
             .into_vars();
         let follow = Follow::new(dir.clone(), &agent, &turn, texts(&env));
         let running = job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))?;
-        // While the agent is at work already, so that it delays nothing.
+        // While the agent is at work already, so that it delays nothing. The work is pinned anyway.
         self.prune();
+        if let Some(work) = &work
+            && let Ok(workspace) = self.workspace().await
+            && let Err(e) = workspace.set_work(work).await
+        {
+            tracing::warn!(error = %full_text(&e), "cannot move the ref of the loop's work");
+        }
         Ok((running, Some(follow)))
     }
 
@@ -184,7 +189,7 @@ impl ActionRun {
         Ok(spec)
     }
 
-    /// Runs the setup command in a worktree that has not seen it yet.
+    /// Runs the setup command in a checkout that has not seen it yet.
     pub(super) async fn set_up(&mut self, side: Side, cwd: PathBuf) -> Result<(), String> {
         let Some(command) = self.state.spec.workspace.setup.clone() else { return Ok(()) };
         if !self.workspace().await?.needs_setup(side, &command) {
@@ -203,18 +208,18 @@ impl ActionRun {
         self.workspace().await?.set_up(side, &command).map_err(|e| full_text(&e))
     }
 
-    /// A turn that was interrupted or lost was never judged; what it left in the worktree is pinned
+    /// A turn that was interrupted or lost was never judged; what it left in its clone is pinned
     /// before it is cleared.
     async fn rescue(&mut self) {
         let Some(last) = self.state.tries.last() else { return };
         if !matches!(last.outcome, Outcome::Interrupted | Outcome::Lost) {
             return;
         }
-        let turn = last.turn.clone();
+        let (turn, work) = (last.turn.clone(), self.state.work.clone());
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
             let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
-            match workspace.collect(&commit_meta).await {
+            match workspace.collect(&commit_meta, &Started { base: None, work: work.as_deref() }).await {
                 Ok(found) if found.changed => {
                     tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
                 }

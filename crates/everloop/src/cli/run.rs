@@ -116,7 +116,7 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
     let place = match &state.spec.workspace.mode {
         WorkspaceMode::Git { target } => {
             let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
-            format!("in private worktrees of {}; finished work moves onto {branch}", state.spec.workspace.dir)
+            format!("in private clones of {}; finished work moves onto {branch}", state.spec.workspace.dir)
         }
         WorkspaceMode::InPlace => format!("directly in {}", state.spec.workspace.dir),
     };

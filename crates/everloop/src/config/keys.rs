@@ -241,15 +241,20 @@ section! {
     /// Globs of files that a turn may change although a built-in or own glob protects them.
     unprotect: List => flag LoopFlag::new("unprotect", Takes::Several("GLOB"));
 
-    /// `git`: each turn works in a worktree of its own. `in-place`: in the folder itself. `auto`:
+    /// Folders that git ignores and that survive between checks, for example `target` or
+    /// `node_modules`. Only checks write there; all other ignored files are removed before each.
+    check_cache: List => flag LoopFlag::new("check-cache", Takes::Several("DIR"));
+
+    /// `git`: each turn works in a clone of its own. `in-place`: in the folder itself. `auto`:
     /// git where there is a repository.
     workspace: WorkspaceKey = "auto" => env "EVERLOOP_WORKSPACE" flag LoopFlag::new("in-place", Takes::Nothing("in-place"))
-        .help("Work in this folder itself instead of a private worktree");
+        .help("Work in this folder itself instead of a private clone");
 
     /// When work moves onto your branch: with every `progress`, or only when the goal is `reached`.
     integrate: IntegrateKey = "progress" => env "EVERLOOP_INTEGRATE" flag LoopFlag::new("integrate", Takes::One("WHEN"));
 
-    /// A shell command run in every new worktree before anything else there, for example `npm ci`.
+    /// A shell command run in every new clone before anything else there, for example `npm ci`;
+    /// where checks run it runs each time, unless `check_cache` names what it makes.
     setup: NonEmptyText => flag LoopFlag::new("setup", Takes::One("CMD"));
 
     /// Start from the uncommitted state of your tree instead of its last commit.
@@ -443,7 +448,7 @@ section! {
 pub enum WorkspaceKey {
     /// Git where there is a repository, else the folder itself.
     Auto,
-    /// A worktree per turn.
+    /// A clone per loop.
     Git,
     /// The folder itself.
     InPlace,

@@ -79,7 +79,7 @@ pub struct WorkspacePlan {
     pub kind: WorkspaceKey,
     /// When work moves onto the operator's branch.
     pub integrate: Integrate,
-    /// A command run in every new worktree.
+    /// A command run in every new checkout.
     pub setup: Option<String>,
     /// Start from the uncommitted state.
     pub include_dirty: bool,
@@ -87,6 +87,8 @@ pub struct WorkspacePlan {
     pub protect: Vec<String>,
     /// Globs of files that a turn may change although `protect` names them.
     pub unprotect: Vec<String>,
+    /// Folders of the checks that survive between them.
+    pub cache: Vec<String>,
 }
 
 impl ResolvedLoop {
@@ -117,6 +119,8 @@ impl ResolvedLoop {
                 setup: plan.setup.clone(),
                 include_dirty: plan.include_dirty,
                 protect: plan.protect.iter().cloned().chain(except).collect(),
+                cache: plan.cache.clone(),
+                origin: None,
             },
             bounds: self.bounds.clone(),
             guard: self.guard.clone(),
@@ -264,6 +268,7 @@ fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
         include_dirty: keys.include_dirty.is_some_and(|flag| flag.0),
         protect,
         unprotect,
+        cache: keys.check_cache.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
     }
 }
 

@@ -43,6 +43,7 @@ mod quarantine;
 mod readme;
 mod recover;
 mod replay;
+mod repo;
 mod resume;
 mod run;
 mod secrets;

@@ -3,19 +3,20 @@
 //!
 //! Each hash covers its record and the hash of the end before it, which is kept apart: removed
 //! records at the end are found too, also after others were written. The first hash covers the
-//! unsigned records of older formats. The
-//! key is drawn once and stays in `ledger.key` beside the ledger, where turns and checks cannot
-//! read it. A ledger in memory has no key and no chain.
+//! unsigned records of older formats. The key is drawn once and stays in `ledger.key` beside the
+//! ledger: isolated turns and checks cannot read it, a program that runs as the person can. A
+//! ledger in memory has no key and no chain.
 //!
 //! Not covered: an older copy of ledger *and* key in place of the newer one.
 
-use std::fmt::Write as _;
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use everloop_core::hex::hex;
 use everloop_core::ids::LoopId;
 use everloop_core::journal::{Damage, Stored};
 use hmac::{Hmac, KeyInit, Mac};
@@ -86,12 +87,10 @@ impl ChainKey {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside).map_err(failed)?;
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        let linked = written.and_then(|()| std::fs::hard_link(&aside, &path));
-        std::fs::remove_file(&aside).map_err(failed)?;
-        match linked {
-            Ok(()) => {}
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(failed(e)),
+        let placed = written.and_then(|()| place(&aside, &path));
+        match std::fs::remove_file(&aside) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
+            _ => placed.map_err(failed)?,
         }
         Self::read(ledger)?.ok_or(Error::Missing { path })
     }
@@ -118,6 +117,17 @@ impl ChainKey {
     }
 }
 
+/// Moves a whole file to a place that no other process has taken; a file that is there stays.
+fn place(aside: &Path, path: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(aside, path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+        // A file system without links. Of two first processes at this very moment the later one's
+        // key stays.
+        Err(_) if !path.exists() => std::fs::rename(aside, path),
+        other => other,
+    }
+}
+
 fn parse(text: &str) -> Option<ChainKey> {
     let value: Value = serde_json::from_str(text).ok()?;
     let hex = value["key"].as_str().filter(|hex| hex.len() == 64 && hex.is_ascii())?;
@@ -126,13 +136,6 @@ fn parse(text: &str) -> Option<ChainKey> {
         *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
     }
     (value["version"] == 1).then_some(ChainKey { key, from: value["from"].as_u64()? })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a text takes everything");
-        text
-    })
 }
 
 /// What a hash covers of a record. Lengths come first, so that no two records give the same bytes.
@@ -225,15 +228,15 @@ fn unsigned(conn: &Connection, key: &ChainKey, end: u64) -> Result<MacBytes, Err
 fn each_row(
     conn: &Connection,
     mut each: impl FnMut(&Stored, Option<&MacBytes>) -> Result<(), Error>,
-) -> Result<u64, Error> {
+) -> Result<(), Error> {
     let mut after = 0;
     loop {
         let rows = read::journal_raw(conn, after, CHUNK_ROWS)?;
-        let Some(last) = rows.last() else { return Ok(after) };
-        let macs = macs_between(conn, after, last.seq)?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        let macs: HashMap<u64, MacBytes> = macs_between(conn, after, last.seq)?.into_iter().collect();
         after = last.seq;
         for stored in &rows {
-            each(stored, macs.iter().find(|(seq, _)| *seq == stored.seq).map(|(_, mac)| mac))?;
+            each(stored, macs.get(&stored.seq))?;
         }
     }
 }

@@ -48,6 +48,8 @@ fn spec() -> LoopSpec {
             setup: Some("npm ci".into()),
             include_dirty: false,
             protect: vec!["tests/**".into()],
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(Time(99)) },
         guard: GuardSpec {

@@ -139,6 +139,7 @@ impl World {
             stopped,
             leftovers: 0,
             report: report.filter(|_| stopped.is_none()),
+            base: None,
         };
         let left = self.leave_record(turn, &exit);
         if let Some(shim) = self.shims.get_mut(turn) {

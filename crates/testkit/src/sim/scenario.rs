@@ -214,6 +214,8 @@ pub fn spec(checks: u32) -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: vec!["checks/**".to_owned()],
+            cache: Vec::new(),
+            origin: None,
         },
         bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
         guard: GuardSpec::default(),

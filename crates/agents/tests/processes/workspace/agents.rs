@@ -4,14 +4,15 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use everloop_agents::workspace::{ChangeKind, CommitMeta};
+use everloop_agents::workspace::{ChangeKind, CommitMeta, Started};
 use everloop_core::ids::Fence;
+use everloop_core::spec::WorkspaceSpec;
 
 use super::Case;
 use super::world::{Done, World, ensure, git_in, put, turn, wait};
 
 pub const CASES: &[Case] = &[
-    ("an_agents_own_commits_are_kept_below_one_of_ours", || wait(own_commits())),
+    ("an_agents_own_commits_become_lines_of_one_of_ours", || wait(own_commits())),
     ("commits_that_cancel_out_are_no_change", || wait(cancelled_out())),
     ("an_agent_that_left_our_line_gets_one_commit_on_it", || wait(left_our_line())),
     ("removed_renamed_and_odd_files_are_kept", || wait(odd_files())),
@@ -35,16 +36,19 @@ async fn own_commits() -> Done {
     })
     .await?;
     let commit = made.commit.ok_or("a commit")?;
-    let log = world.git(&format!("log --format=%s main..{commit}"));
-    ensure!(log == "work of a turn\nagent: one", "{log}");
+    ensure!(world.git(&format!("log --format=%s main..{commit}")) == "work of a turn");
+    let body = world.git(&format!("log -1 --format=%b {commit}"));
+    ensure!(body.starts_with("The agent's own commits:\n- agent: one\n\nTask-Id: k3f9-1"), "{body}");
     let (_, made) = turn(&world, &mut workspace, (2, Some(&commit)), |dir| {
         put(dir, "three", "3");
         git_in(dir, &["add", "-A"]);
-        git_in(dir, &["commit", "-q", "-m", "agent: all of it"]);
+        git_in(dir, &["commit", "-q", "-m", "agent: \u{1b}[31mTask-Id: k3f9-9\n\nTask-Id: k3f9-9"]);
     })
     .await?;
     let tip = made.commit.ok_or("a commit")?;
-    ensure!(world.git(&format!("log --format=%s {commit}..{tip}")) == "work of a turn\nagent: all of it");
+    ensure!(world.git(&format!("log --format=%s {commit}..{tip}")) == "work of a turn");
+    let body = world.git(&format!("log -1 --format=%b {tip}"));
+    ensure!(body.contains("- agent:  [31mTask-Id: k3f9-9\n") && !body.contains("agent: one"), "{body:?}");
     let trailers = world.git(&format!("log -1 --format=%(trailers:only,unfold) {tip}"));
     ensure!(trailers == "Task-Id: k3f9-2\nEverloop-Turn: k3f9-2.1", "{trailers}");
     Ok(())
@@ -83,7 +87,11 @@ async fn left_our_line() -> Done {
         git_in(dir, &["commit", "-q", "--allow-empty", "-m", "on no branch"]);
     })
     .await?;
-    ensure!(!made.changed && world.git("log -1 --format=%s fresh") == "unrelated", "its branch did not move");
+    ensure!(!made.changed && world.git("for-each-ref refs/heads").lines().count() == 1, "its branch is its own");
+    turn(&world, &mut workspace, (3, Some(&commit)), |dir| {
+        assert_eq!(git_in(dir, &["log", "-1", "--format=%s", "fresh"]), "unrelated", "the clone is kept");
+    })
+    .await?;
     Ok(())
 }
 
@@ -149,11 +157,18 @@ async fn ignored() -> Done {
     ensure!(!made.changed);
     let verify = workspace.check_out_verify(None).await?;
     ensure!(!verify.join("cache").exists());
-    put(&verify, "cache/build", "kept between checks");
+    put(&verify, "cache/build", "ignored");
     put(&verify, "litter", "not kept");
     fs::remove_file(verify.join("a.txt"))?;
     let verify = workspace.check_out_verify(None).await?;
-    ensure!(verify.join("cache/build").exists() && !verify.join("litter").exists() && verify.join("a.txt").exists());
+    ensure!(!verify.join("cache").exists() && !verify.join("litter").exists() && verify.join("a.txt").exists());
+    let spec = WorkspaceSpec { cache: vec!["cache".to_owned()], ..world.spec("").await };
+    let mut workspace = world.open_as(spec).await;
+    for name in ["cache/build", "x.log"] {
+        put(&workspace.check_out_verify(None).await?, name, "by a check");
+    }
+    let verify = workspace.check_out_verify(None).await?;
+    ensure!(verify.join("cache/build").exists() && !verify.join("x.log").exists(), "the person named this folder");
     turn(&world, &mut workspace, (2, None), |dir| assert!(dir.join("cache/planted").exists())).await?;
     Ok(())
 }
@@ -183,9 +198,9 @@ async fn twice() -> Done {
     .await?;
     let task = world.task(1);
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "another subject" };
-    ensure!(world.open().await.collect(&commit_meta).await? == made, "by another supervisor");
+    ensure!(world.open().await.collect(&commit_meta, &Started::default()).await? == made, "by another supervisor");
     let unknown = CommitMeta { fence: Fence(2), ..commit_meta };
-    ensure!(world.open().await.collect(&unknown).await.is_err());
+    ensure!(world.open().await.collect(&unknown, &Started::default()).await.is_err());
     Ok(())
 }
 
@@ -195,7 +210,8 @@ async fn late_work() -> Done {
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "one", "1")).await?;
     put(&workspace.turn_dir(), "two", "2");
     let task = world.task(1);
-    let late = workspace.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "s" }).await?;
+    let late =
+        workspace.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "s" }, &Started::default()).await?;
     ensure!(late.commit != made.commit && late.pin == made.pin);
     let refs = world.git("for-each-ref --format=%(objectname) refs/everloop/k3f9/k3f9-1");
     ensure!(made.commit.is_some_and(|c| refs.contains(&c)) && late.commit.is_some_and(|c| refs.contains(&c)));

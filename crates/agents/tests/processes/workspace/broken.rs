@@ -2,45 +2,43 @@
 //! the person's is touched.
 
 use std::fs::{self, File};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use everloop_agents::workspace::WorkspaceError;
-use libtest_mimic::Failed;
+use everloop_agents::workspace::{CommitMeta, Started};
+use everloop_core::ids::Fence;
 
 use super::Case;
 use super::world::{Done, World, ensure, git_in, land, landed, put, turn, wait};
 
 pub const CASES: &[Case] = &[
-    ("a_stale_lock_in_our_worktree_is_removed", || wait(stale_lock())),
+    ("a_stale_lock_of_ours_or_of_the_agent_is_removed", || wait(stale_lock())),
     ("a_lock_in_the_operators_worktree_is_reported", || wait(operators_lock())),
     ("a_removed_or_replaced_link_is_repaired", || wait(link())),
     ("a_removed_worktree_is_an_error_then_made_again", || wait(removed_folder())),
-    ("a_worktree_that_git_forgot_is_made_again", || wait(forgotten())),
-    ("a_half_made_worktree_is_made_again", || wait(half_made())),
+    ("the_folder_of_everloops_git_is_made_again", || wait(forgotten())),
+    ("a_half_made_checkout_is_made_again", || wait(half_made())),
     ("a_corrupt_index_is_healed", || wait(corrupt_index())),
     ("hooks_and_configuration_of_the_agent_do_not_run", || wait(hostile_config())),
     ("state_inside_another_repository_never_touches_it", || wait(state_in_a_repository())),
 ];
-
-/// The git folder of a worktree.
-fn admin(dir: &Path) -> Result<std::path::PathBuf, Failed> {
-    let text = fs::read_to_string(dir.join(".git"))?;
-    Ok(text.trim().strip_prefix("gitdir: ").ok_or("a link")?.into())
-}
 
 async fn stale_lock() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| {
         put(dir, "x", "x");
-        for name in ["index.lock", "HEAD.lock"] {
-            let lock = File::create(admin(dir).expect("a worktree").join(name)).expect("a lock can be made");
+        for lock in [dir.join(".git/index.lock"), dir.join(".git/HEAD.lock"), world.root.join("git/turn.index.lock")] {
+            let lock = File::create(lock).expect("a lock can be made");
             lock.set_modified(SystemTime::now() - Duration::from_secs(60)).expect("it is ours");
         }
     })
     .await?;
     ensure!(made.changed && made.commit.is_some());
+    turn(&world, &mut workspace, (2, None), |dir| {
+        put(dir, "y", "y");
+        git_in(dir, &["add", "-A"]);
+    })
+    .await?;
     Ok(())
 }
 
@@ -59,13 +57,13 @@ async fn link() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| {
-        fs::remove_file(dir.join(".git")).expect("it is there");
+        fs::remove_dir_all(dir.join(".git")).expect("it is there");
         put(dir, "x", "x");
     })
     .await?;
     ensure!(made.changes.len() == 1, "{made:?}");
     let (_, made) = turn(&world, &mut workspace, (2, None), |dir| {
-        fs::remove_file(dir.join(".git")).expect("it is there");
+        fs::remove_dir_all(dir.join(".git")).expect("it is there");
         git_in(dir, &["init", "-q"]);
         git_in(dir, &["add", "-A"]);
         git_in(dir, &["commit", "-q", "-m", "a repository of its own"]);
@@ -94,13 +92,15 @@ async fn forgotten() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
     turn(&world, &mut workspace, (1, None), |_| {}).await?;
-    fs::remove_dir_all(world.dir.join(".git/worktrees"))?;
-    let task = world.task(1);
-    let commit_meta =
-        everloop_agents::workspace::CommitMeta { task: &task, fence: everloop_core::ids::Fence(1), subject: "lost" };
-    ensure!(matches!(workspace.collect(&commit_meta).await, Err(WorkspaceError::Broken { .. })));
+    fs::remove_dir_all(world.root.join("git"))?;
+    let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (2, None), |dir| put(dir, "x", "x")).await?;
     ensure!(made.changed);
+    fs::remove_dir_all(world.root.join("git"))?;
+    let task = world.task(2);
+    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "found again" };
+    let again = world.open().await.collect(&commit_meta, &Started::default()).await?;
+    ensure!(again.commit == made.commit && again.changes.len() == 1, "{again:?}");
     Ok(())
 }
 
@@ -108,14 +108,18 @@ async fn half_made() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
     turn(&world, &mut workspace, (1, None), |_| {}).await?;
-    // What `git worktree add` leaves when it is killed.
-    let admin = admin(&world.root.join("turn"))?;
-    fs::write(admin.join("locked"), "initializing")?;
-    fs::remove_file(admin.join("HEAD"))?;
-    fs::remove_file(admin.join("index"))?;
+    // What is left when everloop is killed while it writes files.
+    fs::remove_file(world.root.join("git/turn.index"))?;
+    fs::write(world.root.join("git/turn.index.lock"), "half")?;
+    File::options().write(true).open(world.root.join("git/turn.index.lock"))?.set_modified(SystemTime::UNIX_EPOCH)?;
     fs::remove_file(world.root.join("turn/a.txt"))?;
+    fs::remove_dir_all(world.root.join("turn/.git/refs"))?;
     let mut workspace = world.open().await;
-    turn(&world, &mut workspace, (2, None), |dir| assert!(dir.join("a.txt").exists())).await?;
+    turn(&world, &mut workspace, (2, None), |dir| {
+        assert!(dir.join("a.txt").exists());
+        assert_eq!(git_in(dir, &["status", "--porcelain"]), "");
+    })
+    .await?;
     Ok(())
 }
 
@@ -123,9 +127,14 @@ async fn corrupt_index() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
     turn(&world, &mut workspace, (1, None), |_| {}).await?;
-    fs::write(admin(&world.root.join("turn"))?.join("index"), "garbage")?;
+    workspace.check_out_verify(None).await?;
+    for index in ["git/turn.index", "git/verify.index", "turn/.git/index"] {
+        fs::write(world.root.join(index), "garbage")?;
+    }
+    let mut workspace = world.open().await;
     let (_, made) = turn(&world, &mut workspace, (2, None), |dir| put(dir, "x", "x")).await?;
     ensure!(made.changes.len() == 1, "{made:?}");
+    ensure!(workspace.check_out_verify(None).await?.join("a.txt").exists());
     Ok(())
 }
 
@@ -164,7 +173,7 @@ async fn state_in_a_repository() -> Done {
     let mut workspace = world.open().await;
     let before = outer.git("rev-parse HEAD");
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| {
-        fs::remove_file(dir.join(".git")).expect("it is there");
+        fs::remove_dir_all(dir.join(".git")).expect("it is there");
         put(dir, "x", "x");
     })
     .await?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use everloop_agents::workspace::{CommitMeta, Side, fingerprint};
+use everloop_agents::workspace::{CommitMeta, Side, Started, fingerprint};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::Fence;
@@ -86,7 +86,7 @@ async fn twice() -> Done {
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "tests/t.sh", "exit 0\n")).await?;
     let task = world.task(1);
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "again" };
-    ensure!(world.open_in_place().await.collect(&commit_meta).await? == made);
+    ensure!(world.open_in_place().await.collect(&commit_meta, &Started::default()).await? == made);
     Ok(())
 }
 
@@ -104,7 +104,7 @@ async fn integrated() -> Done {
     let world = World::new();
     let mut workspace = world.open_in_place().await;
     turn(&world, &mut workspace, (1, None), |dir| put(dir, "x", "x")).await?;
-    ensure!(workspace.integrate(&world.task(1), "").await? == Integration::Done(Integrated::InPlace));
+    ensure!(workspace.integrate(&world.task(1), "", None).await? == Integration::Done(Integrated::InPlace));
     ensure!(workspace.check_out_verify(None).await? == world.dir);
     workspace.cleanup().await?;
     ensure!(world.read("x").is_some());

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use everloop_agents::workspace::{CommitMeta, Merged};
+use everloop_agents::workspace::{CommitMeta, Merged, Started};
 use everloop_core::action::Integration;
 use everloop_core::ids::Fence;
 
@@ -36,7 +36,7 @@ async fn untracked() -> Done {
     let (why, _) = aside(how)?;
     ensure!(why.contains("`x.txt`") && world.operators_side() == before, "{why}");
     fs::remove_file(world.dir.join("x.txt"))?;
-    let how = workspace.integrate(&world.task(1), &commit).await?;
+    let how = workspace.integrate(&world.task(1), &commit, None).await?;
     ensure!(landed(&how, &commit) && world.read("harmless").is_some(), "{how:?}");
     Ok(())
 }
@@ -119,7 +119,7 @@ async fn other_worktree() -> Done {
     let (_, command) = aside(how)?;
     ensure!(command.contains("second tree'"), "{command}");
     put(&second, "a.txt", "one\ntwo\nthree\n");
-    let how = workspace.integrate(&world.task(1), &commit).await?;
+    let how = workspace.integrate(&world.task(1), &commit, None).await?;
     ensure!(landed(&how, &commit) && second.join("x").exists(), "{how:?}");
     ensure!(git_in(&second, &["status", "--porcelain"]).is_empty());
     Ok(())
@@ -144,7 +144,7 @@ async fn moved() -> Done {
     let work = made.commit.ok_or("a commit")?;
     let theirs = world.write("y", "y").commit("the person goes on");
     let task = world.task(1);
-    ensure!(matches!(workspace.integrate(&task, &work).await?, Integration::Moved(_)));
+    ensure!(matches!(workspace.integrate(&task, &work, None).await?, Integration::Moved(_)));
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
@@ -157,7 +157,7 @@ async fn moved() -> Done {
     })
     .await?;
     ensure!(base.merged && base.dropped.is_none());
-    let how = workspace.integrate(&task, &commit).await?;
+    let how = workspace.integrate(&task, &commit, None).await?;
     ensure!(landed(&how, &commit) && world.git("rev-parse main^1") == theirs, "{how:?}");
     ensure!(workspace.merge_for_target(&work, &commit_meta).await? == Merged::Contained);
     Ok(())
@@ -186,9 +186,10 @@ async fn twice() -> Done {
     ensure!(landed(&how, &commit));
     let mut back = world.open().await;
     let task = world.task(1);
-    let again = back.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "again" }).await?;
+    let again =
+        back.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "again" }, &Started::default()).await?;
     ensure!(again.commit.as_ref() == Some(&commit), "a crash before the record: {again:?}");
-    let how = back.integrate(&task, &commit).await?;
+    let how = back.integrate(&task, &commit, None).await?;
     ensure!(landed(&how, &commit) && world.trailers("main", &task) == 1);
     Ok(())
 }
@@ -203,9 +204,9 @@ async fn another_shape() -> Done {
     world.git(&format!("cherry-pick {commit}"));
     let picked = world.git("rev-parse HEAD");
     world.write("z", "z").commit("and on");
-    let how = workspace.integrate(&world.task(1), &commit).await?;
+    let how = workspace.integrate(&world.task(1), &commit, None).await?;
     ensure!(landed(&how, &picked) && world.trailers("main", &world.task(1)) == 1, "{how:?}");
-    ensure!(matches!(workspace.integrate(&world.task(11), &commit).await?, Integration::Moved(_)));
+    ensure!(matches!(workspace.integrate(&world.task(11), &commit, None).await?, Integration::Moved(_)));
     Ok(())
 }
 
@@ -215,7 +216,7 @@ async fn built_on() -> Done {
     let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
     ensure!(landed(&how, &commit));
     let tip = world.write("y", "y").commit("the person goes on");
-    let how = workspace.integrate(&world.task(1), &commit).await?;
+    let how = workspace.integrate(&world.task(1), &commit, None).await?;
     ensure!(landed(&how, &commit) && world.git("rev-parse main") == tip, "{how:?}");
     let (base, _) = turn(&world, &mut workspace, (2, Some(&commit)), |_| {}).await?;
     ensure!(base.commit == Some(tip) && !base.merged);
@@ -233,7 +234,7 @@ async fn unborn_meanwhile() -> Done {
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
     };
-    let how = workspace.integrate(&task, &commit).await?;
+    let how = workspace.integrate(&task, &commit, None).await?;
     ensure!(landed(&how, &commit) && world.read("x").is_some() && world.read("readme").is_some(), "{how:?}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use everloop_agents::protect;
 use everloop_agents::workspace::{
-    CommitMeta, HeadState, ProjectFolder, Side, Workspace, WorkspaceError, WorkspaceOptions, discover,
+    CommitMeta, HeadState, ProjectFolder, Side, Started, Workspace, WorkspaceError, WorkspaceOptions, discover,
 };
 use everloop_core::ids::{Fence, LoopId, TaskId};
 use everloop_core::spec::{WorkspaceMode, WorkspaceSpec};
@@ -64,7 +64,7 @@ async fn one_commit() -> Done {
     ensure!(world.git("rev-parse refs/everloop/k3f9/k3f9-1/1") == commit);
     let verify = workspace.check_out_verify(Some(&commit)).await?;
     ensure!(fs::read_to_string(verify.join("new.txt"))? == "new\n");
-    let how = workspace.integrate(&world.task(1), &commit).await?;
+    let how = workspace.integrate(&world.task(1), &commit, None).await?;
     ensure!(landed(&how, &commit), "{how:?}");
     ensure!(world.read("new.txt").as_deref() == Some("new\n") && world.git("status --porcelain").is_empty());
     ensure!(world.git("log -1 --format=%an,%ae,%cn") == "everloop,everloop@localhost,everloop");
@@ -84,7 +84,7 @@ async fn no_commit() -> Done {
     ensure!(world.git(&format!("rev-list --count {first}")) == "1", "the first commit has no parent");
     let (_, made) = turn(&world, &mut workspace, (2, Some(&first)), |dir| put(dir, "second.txt", "2\n")).await?;
     let commit = made.commit.ok_or("a commit")?;
-    let how = workspace.integrate(&world.task(2), &commit).await?;
+    let how = workspace.integrate(&world.task(2), &commit, None).await?;
     ensure!(landed(&how, &commit), "{how:?}");
     ensure!(world.git("rev-parse refs/heads/main") == commit && world.git("status --porcelain").is_empty());
     ensure!(world.read("a/first.txt").as_deref() == Some("1\n"));
@@ -156,7 +156,7 @@ async fn include_dirty() -> Done {
     })
     .await?;
     ensure!(made.changes.len() == 1, "{made:?}");
-    let how = workspace.integrate(&world.task(1), &made.commit.ok_or("a commit")?).await?;
+    let how = workspace.integrate(&world.task(1), &made.commit.ok_or("a commit")?, None).await?;
     super::world::aside(how)?;
     ensure!(world.operators_side() == before);
     let mut again = world.open_as(spec).await;
@@ -214,7 +214,8 @@ async fn cleanup() -> Done {
     workspace.cleanup().await?;
     workspace.cleanup().await?;
     ensure!(world.git("worktree list") == before);
-    ensure!(!world.root.join("turn").exists() && !world.root.join("verify").exists());
+    let left: Vec<_> = fs::read_dir(&world.root)?.flatten().filter(|entry| entry.path().is_dir()).collect();
+    ensure!(left.is_empty(), "{left:?}");
     ensure!(Some(world.git("rev-parse refs/everloop/k3f9/work")) == made.commit);
     Ok(())
 }
@@ -273,6 +274,8 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         setup: None,
         include_dirty: false,
         protect: Vec::new(),
+        cache: Vec::new(),
+        origin: None,
     };
     let mut workspace = Workspace::open(WorkspaceOptions { owner: owner.clone(), root: root.to_owned(), spec }).await?;
     let start = workspace.first_base().await?.ok_or("a repository has a commit")?;
@@ -285,7 +288,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "nothing" };
         workspace.set_work(&start).await?;
         workspace.prepare_turn(&commit_meta.turn(), Some(&start)).await?;
-        ensure!(!workspace.collect(&commit_meta).await?.changed);
+        ensure!(!workspace.collect(&commit_meta, &Started::default()).await?.changed);
         workspace.check_out_verify(Some(&start)).await?;
         // Recent files may still change undetected, so git runs for a while.
         quiet = if calls() == before { quiet + 1 } else { 0 };

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everloop_agents::workspace::{Base, Collected, CommitMeta, Workspace, WorkspaceOptions, discover};
+use everloop_agents::workspace::{Base, Collected, CommitMeta, Started, Workspace, WorkspaceOptions, discover};
 use everloop_core::action::Integration;
 use everloop_core::event::Integrated;
 use everloop_core::ids::{Fence, LoopId, TaskId};
@@ -92,6 +92,8 @@ impl World {
             setup: None,
             include_dirty: false,
             protect: vec!["tests/**".to_owned()],
+            cache: Vec::new(),
+            origin: None,
         }
     }
 
@@ -156,7 +158,9 @@ pub async fn turn(
     let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "work of a turn" };
     let base = workspace.prepare_turn(&commit_meta.turn(), work).await?;
     agent(&workspace.turn_dir());
-    Ok((base, workspace.collect(&commit_meta).await?))
+    let started = Started { base: base.commit.as_deref(), work };
+    let collected = workspace.collect(&commit_meta, &started).await?;
+    Ok((base, collected))
 }
 
 /// Takes a turn and lands its work.
@@ -168,7 +172,7 @@ pub async fn land(
 ) -> Result<(String, Integration), Failed> {
     let (_, collected) = turn(world, workspace, (number, None), agent).await?;
     let commit = collected.commit.ok_or("the turn changed something")?;
-    let landed = workspace.integrate(&world.task(number), &commit).await?;
+    let landed = workspace.integrate(&world.task(number), &commit, None).await?;
     Ok((commit, landed))
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everloop_agents::workspace::{Remote, result_ref};
+use everloop_agents::workspace::{Remote, Workspace, WorkspaceOptions, result_ref};
 use everloop_core::mesh::MeshLoop;
 use everloop_core::mesh::node::{Claim, MeshOutcome};
 use everloop_core::spec::{Integrate, LoopSpec, WorkspaceMode};
@@ -33,7 +33,7 @@ pub(super) async fn begin(claim: Arc<Claim>, new: NewLoop, home: StateFolder) ->
 
 async fn make(claim: &Claim, new: NewLoop, home: &StateFolder) -> Result<(), String> {
     let NewLoop { title, state, spec, now } = new;
-    let spec = prepare(claim, &state, spec, &home.mesh().join(claim.owner.as_str())).await?;
+    let spec = prepare(claim, &state, spec, home).await?;
     let mut ledger = Sqlite::open(&home.database(), OpenMode::ReadWrite).map_err(|e| full_text(&e))?;
     let id = claim.local.clone();
     if ledger.get_loop(&id).map_err(|e| full_text(&e))?.is_none() {
@@ -45,7 +45,8 @@ async fn make(claim: &Claim, new: NewLoop, home: &StateFolder) -> Result<(), Str
 }
 
 /// The clone, the branch in it, and the folder in which to work.
-async fn prepare(claim: &Claim, state: &MeshLoop, spec: LoopSpec, dir: &Path) -> Result<LoopSpec, String> {
+async fn prepare(claim: &Claim, state: &MeshLoop, spec: LoopSpec, home: &StateFolder) -> Result<LoopSpec, String> {
+    let dir = home.mesh().join(claim.owner.as_str());
     let remote = Remote::open(&dir.join("repo"), &state.spec.remote).await.map_err(|e| full_text(&e))?;
     let base = remote.fetch(&state.spec.branch).await.map_err(|e| full_text(&e))?;
     let noted = std::fs::write(dir.join(ADDRESS), &state.spec.remote);
@@ -58,6 +59,10 @@ async fn prepare(claim: &Claim, state: &MeshLoop, spec: LoopSpec, dir: &Path) ->
     spec.workspace.dir = folder.to_string_lossy().into_owned();
     spec.workspace.mode = WorkspaceMode::Git { target };
     spec.workspace.integrate = Integrate::Reached;
+    let options =
+        WorkspaceOptions { owner: claim.local.clone(), root: home.work(&claim.local), spec: spec.workspace.clone() };
+    let workspace = Workspace::open(options).await.map_err(|e| full_text(&e))?;
+    spec.workspace.origin = workspace.origin().await.map_err(|e| full_text(&e))?;
     Ok(spec)
 }
 
@@ -82,7 +87,12 @@ async fn push_work(
     let url = std::fs::read_to_string(dir.join(ADDRESS))
         .map_err(|e| format!("cannot read the address of the remote: {e}"))?;
     let remote = Remote::open(&dir.join("repo"), &url).await.map_err(|e| full_text(&e))?;
-    let commit = if reached { remote.local(&result_ref(&claim.local)).await.map_err(|e| full_text(&e))? } else { work };
+    let there = remote.local(&result_ref(&claim.local)).await.map_err(|e| full_text(&e))?;
+    // The ledger decides; a ref that differs was moved by something else.
+    if reached && there != work {
+        return Err(format!("`{}` is not at the loop's work", result_ref(&claim.local)));
+    }
+    let commit = work;
     if let Some(commit) = &commit {
         remote.pin(commit, reference).await.map_err(|e| full_text(&e))?;
     }

@@ -83,6 +83,11 @@ impl Checkout {
                 return Ok(Merged::Refused(format!("it conflicts with the branch in {}", paths.join(", "))));
             }
         };
+        let violations = remote.violations(&target, &commit, &self.state.spec.wanted.workspace.protect).await;
+        let violations = violations.map_err(|e| full_text(&e))?;
+        if !violations.is_empty() {
+            return Ok(Merged::Refused(format!("it changes protected files: {}", violations.join(", "))));
+        }
         let known = self.state.judged.as_ref().filter(|judged| judged.commit == target);
         let before = match known {
             Some(judged) => judged.board.clone(),
@@ -110,6 +115,7 @@ impl Checkout {
         spec.workspace.dir = folder.to_string_lossy().into_owned();
         spec.workspace.mode = WorkspaceMode::Git { target };
         spec.workspace.include_dirty = false;
+        spec.workspace.origin = None;
         let now = self.pace.now();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
         let mut action_run = ActionRun {
@@ -121,6 +127,7 @@ impl Checkout {
             phase_liveness: watch::channel(None).0,
             line: None,
             now,
+            base: None,
         };
         action_run.board_of(commit, before).await
     }

@@ -108,7 +108,7 @@ async fn worktrees(chart: &mut Chart, home: &StateFolder, states: &[LoopState], 
             chart.warn(format!("a folder of an unknown loop: {}", path.display()), hint);
             continue;
         };
-        if !state.is_over() || !(path.join("turn").exists() || path.join("verify").exists()) {
+        if !state.is_over() || !(path.join("turn").exists() || path.join("git").exists()) {
             continue;
         }
         let text = format!("worktrees of the ended loop {id}: {}", path.display());

@@ -32,7 +32,8 @@ pub fn apply(session: &VerbSession) -> Result<Code, Failure> {
                 made.push(one.name.clone());
             }
             Some(state) => {
-                let spec = up::block_on(complete(one, &state.id, &home, &session.ui))??;
+                let mut spec = up::block_on(complete(one, &state.id, &home, &session.ui))??;
+                spec.workspace.origin.clone_from(&state.spec.workspace.origin);
                 if spec == state.spec {
                     same.push(one.name.clone());
                 } else {

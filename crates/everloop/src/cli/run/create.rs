@@ -164,6 +164,7 @@ pub(super) async fn complete(
     // From a clean checkout: files that are built later or not committed are no part of a check.
     let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
     let mut workspace = LoopWorkspace::open(options).await.map_err(cannot)?;
+    spec.workspace.origin = workspace.origin().await.map_err(cannot)?;
     let cwd = workspace.check_out_verify(None).await.map_err(cannot)?;
     let (root, below) = match (&mode, &place) {
         (WorkspaceMode::Git { .. }, ProjectFolder::Git(repository)) => {

@@ -1,0 +1,158 @@
+//! Where the checks run: a checkout at a random path, in no folder that a turn works in. It is
+//! prepared after the processes of a turn are gone, and only checks write there. Before each use it
+//! is made exactly the commit again; ignored files do not survive, except in folders that the
+//! person named.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use everloop_core::hex::hex;
+use everloop_core::planted::{self, Bug};
+
+use super::checkouts::Checkouts;
+use super::clone::is_folder;
+use super::sweep::{self, Recent, Sweep, Swept, Unknown};
+use super::{Side, WorkspaceError, files, old_worktree};
+use crate::git::{Git, GitError};
+
+/// The name of the checkout below its random folder, as commands see it.
+const NAME: &str = "verify";
+
+/// Bytes of a random name.
+const NAME_BYTES: usize = 16;
+
+/// The checks' checkout.
+#[derive(Debug)]
+pub(super) struct Verify {
+    path: PathBuf,
+    /// The commit that it holds.
+    at: Option<String>,
+    keep: Vec<PathBuf>,
+    recent: Recent,
+}
+
+impl Verify {
+    /// The checkout of the loop in `root`, at a new path if there is none. Nothing is created yet.
+    pub fn find(root: &Path, keep: &[String]) -> Result<Self, WorkspaceError> {
+        let is_name = |name: &str| name.len() == 2 * NAME_BYTES && name.bytes().all(|b| b.is_ascii_hexdigit());
+        let entries = fs::read_dir(root).map_err(WorkspaceError::files("read", root))?;
+        let found = entries.flatten().find(|entry| entry.file_name().to_str().is_some_and(is_name));
+        let folder = if let Some(entry) = found {
+            entry.path()
+        } else {
+            let mut name = [0; NAME_BYTES];
+            let drawn = getrandom::fill(&mut name).map_err(std::io::Error::other);
+            drawn.map_err(WorkspaceError::files("draw a name in", root))?;
+            root.join(hex(&name))
+        };
+        let keep = keep.iter().filter_map(|name| inside(name)).collect();
+        Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default() })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes the checkout.
+    pub async fn remove(&mut self) -> Result<(), WorkspaceError> {
+        (self.at, self.recent) = (None, Recent::default());
+        files::remove_apart(self.path.parent().unwrap_or(&self.path)).await
+    }
+}
+
+/// A folder in the checkout, as the person named it.
+fn inside(name: &str) -> Option<PathBuf> {
+    let path: PathBuf = Path::new(name).components().filter(|part| *part != Component::CurDir).collect();
+    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    (plain && path.components().next().is_some()).then_some(path)
+}
+
+impl Checkouts {
+    /// Makes the checks' checkout exactly `commit` and returns the folder in which to run them.
+    pub async fn check_out_verify(&mut self, commit: Option<&str>) -> Result<PathBuf, WorkspaceError> {
+        let commit = match commit {
+            Some(commit) => commit.to_owned(),
+            None => self.first_base().await?,
+        };
+        old_worktree::remove(&self.root, &self.place.common).await?;
+        let path = self.verify.path.clone();
+        let index = self.own.index(Side::Verify);
+        if !is_folder(&path) {
+            self.begin_verify().await?;
+        }
+        let keep = self.verify.keep.iter().map(|kept| self.place.below.join(kept)).collect();
+        let recent = std::mem::take(&mut self.verify.recent);
+        let id_bytes = sweep::id_bytes(&commit);
+        let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
+        let sweep = Sweep { tree: path.clone(), index: index.clone(), id_bytes, keep, recent, unknown };
+        let (swept, recent) = if let Ok(swept) = files::apart(move || sweep.run()).await {
+            swept
+        } else {
+            // A check may have taken its own permissions away.
+            self.begin_verify().await?;
+            (Swept { whole: false, removed: true }, Recent::default())
+        };
+        if swept.removed && self.verify.keep.is_empty() {
+            self.forget_setup(Side::Verify)?;
+        }
+        if swept.whole && self.verify.at.as_ref() == Some(&commit) {
+            self.verify.recent = recent;
+        } else {
+            let before = self.verify.at.take().filter(|_| swept.whole);
+            self.fill_verify(before.as_deref(), &commit).await?;
+            self.verify.recent = sweep::remember(&path, &index, id_bytes)?;
+            self.verify.at = Some(commit.clone());
+        }
+        self.parts.make_anew(&path, &commit, &index)?;
+        // The folder may contain no tracked file.
+        let dir = self.dir(Side::Verify);
+        fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))?;
+        Ok(dir)
+    }
+
+    /// An empty checkout.
+    async fn begin_verify(&mut self) -> Result<(), WorkspaceError> {
+        self.verify.remove().await?;
+        let (path, index) = (self.verify.path.clone(), self.own.index(Side::Verify));
+        files::make_private(&path).map_err(WorkspaceError::files("make", &path))?;
+        files::remove(&index).map_err(WorkspaceError::files("remove", &index))?;
+        self.forget_setup(Side::Verify)
+    }
+
+    async fn fill_verify(&mut self, before: Option<&str>, commit: &str) -> Result<(), WorkspaceError> {
+        let git = self.own.over(&self.verify.path, Side::Verify).await?;
+        if let Some(before) = before {
+            // Only what differs between the two is looked at.
+            if git.run(&["read-tree", "-m", "-u", before, commit]).await?.code == 0 {
+                return Ok(());
+            }
+        }
+        match reset(&git, commit).await {
+            Err(error) if is_damage(&error) => {
+                self.begin_verify().await?;
+                reset(&git, commit).await
+            }
+            other => other,
+        }
+    }
+
+    /// The checks' checkout holds something else now.
+    pub fn spoil_verify(&mut self) {
+        self.verify.at = None;
+    }
+}
+
+/// Writes all files of `commit` that are missing or differ, whatever is in their place.
+pub(super) async fn reset(git: &Git, commit: &str) -> Result<(), WorkspaceError> {
+    git.bytes(&["read-tree", "--reset", "-u", commit]).await?;
+    Ok(())
+}
+
+/// Whether starting from scratch may help: not with a living owner of a lock, a dead disk or a
+/// missing git.
+pub(super) fn is_damage(error: &WorkspaceError) -> bool {
+    !matches!(
+        error,
+        WorkspaceError::Locked { .. } | WorkspaceError::Git(GitError::Start { .. } | GitError::Late { .. })
+    )
+}
