@@ -62,9 +62,11 @@ pub enum When {
     Any,
 }
 
-/// A file in the person's version and in the work; `None` where it is not there.
+/// A file before and after a change; `None` where it is not there.
 #[derive(Clone, Copy, Debug)]
 pub struct Versions<'a> {
+    /// Whether the person had it when the loop began.
+    pub existed: bool,
     pub before: Option<&'a str>,
     pub after: Option<&'a str>,
 }
@@ -136,10 +138,17 @@ pub fn concern(rules: &[JudgeFile], path: &str, existed: bool) -> Concern {
     concern
 }
 
+/// Whether an existing file at `path` is configuration of a check, and not a source of which some
+/// lines could decide.
+pub fn is_configuration(rules: &[JudgeFile], path: &str) -> bool {
+    let is_source = |rule: &JudgeFile| matches!(rule.part, Part::Lines { .. });
+    rules.iter().any(|rule| !is_source(rule) && rule.counts(true) && paths::matches(&rule.path, path))
+}
+
 /// Whether two versions of a file differ in a part that decides.
 pub fn decides(rules: &[JudgeFile], path: &str, versions: Versions<'_>, toml: TomlReader) -> bool {
-    let Versions { before, after } = versions;
-    let concerned = |rule: &&JudgeFile| rule.counts(before.is_some()) && paths::matches(&rule.path, path);
+    let Versions { existed, before, after } = versions;
+    let concerned = |rule: &&JudgeFile| rule.counts(existed) && paths::matches(&rule.path, path);
     rules.iter().filter(concerned).any(|rule| rule.part.differs(before, after, toml))
 }
 

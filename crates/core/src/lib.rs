@@ -20,6 +20,7 @@
 //! - [`completion`]: signs of completion, as signals
 //! - [`judge`]: the result of a finished turn
 //! - [`judge_files`]: the files that decide a check, which no turn may change
+//! - [`test_evidence`]: whether the output of a passed check shows that its tests ran
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`correlated_stalls`]: correlated stalls, which point to the node itself
 //! - [`phase`]: the phase of an agent with a stream, and whether it is stuck or spinning
@@ -63,6 +64,7 @@ pub mod spec;
 pub mod state;
 pub mod stream;
 pub mod telemetry;
+pub mod test_evidence;
 pub mod time;
 pub mod tracker;
 pub mod watch;

@@ -87,6 +87,10 @@ pub enum Bug {
     LeavesIgnoredFiles,
     TakesAnySize,
     LandsUninspected,
+    JudgeFilesNotLaidOver,
+    AdditionsNotCounted,
+    CountsIgnored,
+    SkippedCountAsRun,
 }
 
 /// Those about many machines.
@@ -185,6 +189,10 @@ pub const REPOSITORY: &[Bug] = &[
     Bug::TakesAnySize,
     Bug::LandsUninspected,
 ];
+
+/// Those about what decides a check: found by attempts to be accepted without the work.
+pub const JUDGE: &[Bug] =
+    &[Bug::JudgeFilesNotLaidOver, Bug::AdditionsNotCounted, Bug::CountsIgnored, Bug::SkippedCountAsRun];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

@@ -2,6 +2,7 @@
 //! the decision.
 
 use crate::event::{LoopEnd, StopCause};
+use crate::judge;
 use crate::reason::{Reason, RuleId};
 use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
@@ -27,6 +28,12 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Phase::Ended { ending, at } => {
             format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
         }
+    };
+    let now = match judge::doubts(state).first() {
+        Some(doubts) => {
+            format!("{now} The last turn had a suspicious pass, which does not count: {}.", doubts.join(", "))
+        }
+        None => now,
     };
     let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
     match another_way(state) {

@@ -45,7 +45,8 @@ const WRAPPERS: &[&[&str]] = &[
 
 /// Folders and beginnings of names that say what a nested file is for. Others may be the product,
 /// which a check runs, too.
-const FOR_CHECKS: &[&str] = &["test", "check", "verify", "spec", "ci", ".ci", "scripts", "tools", "run_test", "run-test"];
+const FOR_CHECKS: &[&str] =
+    &["test", "check", "verify", "spec", "ci", ".ci", "scripts", "tools", "run_test", "run-test"];
 
 /// Names of makefiles, the preferred one first.
 const MAKEFILES: &[&str] = &["GNUmakefile", "makefile", "Makefile"];

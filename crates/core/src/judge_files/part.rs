@@ -126,14 +126,15 @@ const CARGO_TABLES: &[&str] = &[
 ];
 
 fn cargo(value: &Value) -> Vec<String> {
-    let mut facts: Vec<String> =
-        CARGO_TABLES.iter().filter_map(|t| Some(format!("{t}: {}", at(value, t)?))).collect();
+    let mut facts: Vec<String> = CARGO_TABLES.iter().filter_map(|t| Some(format!("{t}: {}", at(value, t)?))).collect();
     let tables = |key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let name = |table: &Value| table.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     for test in tables("test") {
         facts.push(format!("{}test: {test}", if is_plain_test(&test) { "+" } else { "" }));
     }
-    for (kind, table) in ["bin", "example", "bench"].iter().flat_map(|kind| tables(kind).into_iter().map(move |t| (kind, t))) {
+    for (kind, table) in
+        ["bin", "example", "bench"].iter().flat_map(|kind| tables(kind).into_iter().map(move |t| (kind, t)))
+    {
         let keys = ["test", "harness"].iter().filter_map(|key| Some(format!("{key}={}", table.get(key)?)));
         facts.extend(keys.map(|key| format!("{kind} {}: {key}", name(&table))));
     }

@@ -3,24 +3,8 @@
 
 /// Words before the program itself.
 const PREFIXES: &[&str] = &[
-    "env",
-    "exec",
-    "command",
-    "time",
-    "timeout",
-    "nice",
-    "nohup",
-    "stdbuf",
-    "xvfb-run",
-    "if",
-    "then",
-    "else",
-    "elif",
-    "while",
-    "until",
-    "do",
-    "!",
-    "{",
+    "env", "exec", "command", "time", "timeout", "nice", "nohup", "stdbuf", "xvfb-run", "if", "then", "else", "elif",
+    "while", "until", "do", "!", "{",
 ];
 
 /// Variables, wrappers with their options and numbers, keywords.

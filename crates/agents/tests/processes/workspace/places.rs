@@ -274,6 +274,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         setup: None,
         include_dirty: false,
         protect: Vec::new(),
+        judge: everloop_core::judge_files::JudgeFiles::default(),
         cache: Vec::new(),
         origin: None,
     };
