@@ -29,10 +29,8 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
             format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
         }
     };
-    let now = match judge::doubts(state).first() {
-        Some(doubts) => {
-            format!("{now} The last turn had a suspicious pass, which does not count: {}.", doubts.join(", "))
-        }
+    let now = match doubted(state) {
+        Some(doubted) => format!("{now} The last turn {doubted}."),
         None => now,
     };
     let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
@@ -41,6 +39,12 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Some(tries) => format!("{now} It {tries}; if that does not help either, a ticket is opened."),
         None => now,
     }
+}
+
+/// Describes a suspicious pass of the last turn.
+pub fn doubted(state: &LoopState) -> Option<String> {
+    let doubts = judge::doubts(state);
+    Some(format!("had a suspicious pass, which does not count: {}", doubts.first()?.join(", ")))
 }
 
 /// Describes the change of strategy, with its start and its cause.

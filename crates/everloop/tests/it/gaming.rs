@@ -35,7 +35,9 @@ impl Project {
 
     fn turn(&self, env: &Env, script: &str) -> Output {
         let agent = env.script("../agent", &format!("set -e\n{script}"));
-        env.run(&["run", "x", "--check", self.check, "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"])
+        let rust = ["--env", "CARGO_HOME", "--env", "RUSTUP_HOME"];
+        let turn = ["run", "x", "--check", self.check, "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"];
+        env.run(&[&turn[..], &rust].concat())
     }
 
     /// The trick is not accepted; the target is as it was.
@@ -94,7 +96,10 @@ fn unittest_is_not_gamed() {
 const MAKE: Project = Project {
     check: "make test",
     files: &[
-        ("Makefile", ".PHONY: test clean\ntest: unit\n\t@sh verify.sh\nunit:\n\t@grep -q yes done\nclean:\n\trm -f x\n"),
+        (
+            "Makefile",
+            ".PHONY: test clean\ntest: unit\n\t@sh verify.sh\nunit:\n\t@grep -q yes done\nclean:\n\trm -f x\n",
+        ),
         ("verify.sh", "grep -q yes done\n"),
         ("done", "no\n"),
     ],
