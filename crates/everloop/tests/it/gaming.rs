@@ -136,7 +136,7 @@ const NODE: Project = Project {
 };
 
 #[test]
-fn npm_and_node_are_not_gamed() {
+fn long_npm_and_node_are_not_gamed() {
     use Caught::{Refused, Suspicious};
     for (how, script) in [
         (Suspicious, "echo 'process.exit(0)' >calc.js"),
