@@ -5,6 +5,7 @@
 //! processes behind or edit the check itself. So each run is a job like a turn, in its own folder,
 //! contained and capped.
 
+mod evidence;
 mod output;
 
 use std::fs;
@@ -16,11 +17,14 @@ use everloop_core::event::{Exit, StopCause};
 use everloop_core::isolation::Isolation;
 use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
+use everloop_core::test_evidence::{self, Reading, Reference};
 use everloop_core::time::human;
 
 use crate::environment::{Environment, Hidden};
 use crate::job::{self, Errors, JobEnd, OutputCaps, ShimProgram, Spec, Stream};
 use crate::protect;
+
+pub use evidence::{EvidenceError, evidence_pattern};
 
 /// Both ends of a check's output; a person and a prompt see the last 4 KB of it.
 const CAPS: OutputCaps = OutputCaps { head_bytes: 256 << 10, tail_bytes: 256 << 10 };
@@ -79,6 +83,7 @@ struct Attempt {
     run: CheckRun,
     output: String,
     took: Duration,
+    reading: Reading,
 }
 
 impl Checker {
@@ -120,25 +125,31 @@ impl Checker {
 
     /// Runs one check as often as the verdict needs.
     async fn judge(&self, check: &CheckSpec, number: usize, question: Question<'_>) -> Result<CheckResult, CheckError> {
-        let before = question.before.and_then(|b| b.0.iter().find(|r| r.name == check.name)).map(|r| &r.verdict);
+        let row = question.before.and_then(|b| b.0.iter().find(|r| r.name == check.name));
+        let before = row.map(|r| &r.verdict);
+        // Without a round before, these are the first counts; without any in it, nothing is compared.
+        let known = row.map(|r| r.reference);
+        let mut reading = Reading::default();
         let mut runs = Vec::new();
         let mut shown = String::new();
         let mut took = Duration::ZERO;
         while scoreboard::run_again(before, question.changed, &runs) {
             let dir = self.jobs.join(format!("{number}-{}", runs.len()));
-            let attempt = self.attempt(check, question.cwd, &dir).await?;
+            let attempt = self.attempt(check, question.cwd, &dir, known.flatten().as_ref()).await?;
             took += attempt.took;
             // Of several runs, the output of a failed one is more useful.
             if attempt.run != CheckRun::Passed || runs.iter().all(|run| *run == CheckRun::Passed) {
                 shown = attempt.output;
             }
+            reading = attempt.reading;
             runs.push(attempt.run);
         }
         let verdict = scoreboard::verdict(&runs);
+        let reference = test_evidence::reference(known, &reading, verdict.passes());
         let fingerprint = match &verdict {
             Verdict::Pass => 0,
             Verdict::Fail | Verdict::Flaky { .. } => output::fingerprint(&shown, question.cwd),
-            Verdict::Broken { why } => output::fingerprint(why, question.cwd),
+            Verdict::Broken { why } | Verdict::Suspicious { why } => output::fingerprint(why, question.cwd),
         };
         Ok(CheckResult {
             name: check.name.clone(),
@@ -147,13 +158,21 @@ impl Checker {
             millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             output: output::tail(&shown),
             fingerprint,
+            reference,
         })
     }
 
     /// One run. The pin is verified before and after it: a check that edits itself proves nothing.
-    async fn attempt(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<Attempt, CheckError> {
+    async fn attempt(
+        &self,
+        check: &CheckSpec,
+        cwd: &Path,
+        dir: &Path,
+        known: Option<&Reference>,
+    ) -> Result<Attempt, CheckError> {
         if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
-            return Ok(Attempt { run: CheckRun::Broken(why), output: String::new(), took: Duration::ZERO });
+            let (run, reading) = (CheckRun::Broken(why), Reading::default());
+            return Ok(Attempt { run, output: String::new(), took: Duration::ZERO, reading });
         }
         let failed = |source| CheckError::Job { name: check.name.clone(), source };
         let ended = self.execute(check, cwd, dir).await.map_err(failed)?;
@@ -166,7 +185,12 @@ impl Checker {
             Err(why) if !matches!(run, CheckRun::Broken(_)) => CheckRun::Broken(why),
             _ => run,
         };
-        Ok(Attempt { run, output, took })
+        let (doubt, reading) = evidence::weigh(&check.proof, known, &output);
+        let run = match (run, doubt) {
+            (CheckRun::Passed, Some(why)) => CheckRun::Suspicious(why),
+            (run, _) => run,
+        };
+        Ok(Attempt { run, output, took, reading })
     }
 
     async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<JobEnd, job::JobError> {

@@ -1,5 +1,5 @@
 //! What a turn must not change to count: tests, CI, and the files that a check itself consists of.
-//! Owns the globs, and the pin that detects a changed check.
+//! Owns the globs and the rules of judge files, and the pin that detects a changed check.
 
 mod command;
 
@@ -8,10 +8,9 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use everloop_core::hex::hex;
+use everloop_core::judge_files::{self, Concern, Files, JudgeFile, JudgeFiles, Versions};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use sha2::{Digest, Sha256};
-
-use crate::workspace::{ChangeKind, PathChange};
 
 /// An invalid glob.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +26,8 @@ pub struct Globs {
     set: GlobSet,
     except: GlobSet,
     below: PathBuf,
+    /// Rules of what decides the checks, from the root.
+    rules: Vec<JudgeFile>,
 }
 
 impl Globs {
@@ -48,7 +49,7 @@ impl Globs {
         let built = |set: GlobSetBuilder| {
             set.build().map_err(|e| GlobError { glob: globs.join(", "), why: e.kind().to_string() })
         };
-        Ok(Self { set: built(set)?, except: built(except)?, below: PathBuf::new() })
+        Ok(Self { set: built(set)?, except: built(except)?, below: PathBuf::new(), rules: Vec::new() })
     }
 
     /// For a loop in a folder below the root of its repository: globs apply relative to both.
@@ -58,12 +59,73 @@ impl Globs {
         self
     }
 
+    /// Together with what decides the checks.
+    #[must_use]
+    pub fn judging(mut self, judge: &JudgeFiles) -> Self {
+        self.rules = judge.rules();
+        self
+    }
+
     /// Whether a path (relative to the root) is protected.
     pub fn protects(&self, path: &Path) -> bool {
-        let inner = if self.below.as_os_str().is_empty() { None } else { path.strip_prefix(&self.below).ok() };
-        let matches = |set: &GlobSet| set.is_match(path) || inner.is_some_and(|p| set.is_match(p));
-        matches(&self.set) && !matches(&self.except)
+        self.matches(&self.set, path) && !self.matches(&self.except, path)
     }
+
+    fn matches(&self, set: &GlobSet, path: &Path) -> bool {
+        let inner = if self.below.as_os_str().is_empty() { None } else { path.strip_prefix(&self.below).ok() };
+        set.is_match(path) || inner.is_some_and(|p| set.is_match(p))
+    }
+
+    /// What a path is to globs and rules, before its content is known.
+    pub(crate) fn concern(&self, path: &Path, existed: bool) -> Concern {
+        match path.to_str() {
+            _ if self.matches(&self.except, path) => Concern::Free,
+            _ if existed && self.protects(path) => Concern::Whole,
+            Some(path) => judge_files::concern(&self.rules, path, existed),
+            None => Concern::Free,
+        }
+    }
+
+    /// Whether a copy of an existing file is kept where there is no git: not of those that only
+    /// their lines can make decide, which is every source.
+    pub(crate) fn keeps(&self, path: &Path) -> bool {
+        self.protects(path)
+            || !self.matches(&self.except, path)
+                && path.to_str().is_some_and(|path| judge_files::is_configuration(&self.rules, path))
+    }
+
+    /// Whether two versions of a file that concerns in part differ in that part.
+    pub(crate) fn decides(&self, path: &Path, versions: Versions<'_>) -> bool {
+        path.to_str().is_some_and(|path| judge_files::decides(&self.rules, path, versions, read_toml))
+    }
+}
+
+fn read_toml(text: &str) -> Option<serde_json::Value> {
+    toml::from_str(text).ok()
+}
+
+/// Larger files are no scripts and no configuration of a check.
+const JUDGE_FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// A clean checkout.
+struct Checkout<'a>(&'a Path);
+
+impl Files for Checkout<'_> {
+    fn text(&self, path: &str) -> Option<String> {
+        let path = self.0.join(path);
+        let small = path.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= JUDGE_FILE_MAX_BYTES);
+        if small { std::fs::read_to_string(path).ok() } else { None }
+    }
+}
+
+/// What decides check commands. `root` is a clean checkout of the repository (or the folder without
+/// git), `below` the folder in it where the commands run.
+pub fn judge_files<'a>(runs: impl IntoIterator<Item = &'a str>, root: &Path, below: &Path) -> JudgeFiles {
+    let mut all = JudgeFiles::default();
+    for run in runs {
+        all.extend(judge_files::judge_files(run, &below.to_string_lossy(), &Checkout(root)));
+    }
+    all
 }
 
 /// Globs for the files that check commands run. `root` is a clean checkout of the repository (or
@@ -94,18 +156,6 @@ fn lexical(path: &Path) -> Option<PathBuf> {
         }
     }
     Some(out)
-}
-
-/// Protected files among `changes` that had `existed` and were modified, removed, renamed away or
-/// became something else.
-pub fn violations(changes: &[PathChange], existed: impl Fn(&Path) -> bool, globs: &Globs) -> Vec<String> {
-    let broken = |change: &&PathChange| match change.kind {
-        ChangeKind::Added => false,
-        ChangeKind::Modified | ChangeKind::Removed | ChangeKind::Retyped => {
-            globs.protects(&change.path) && existed(&change.path)
-        }
-    };
-    changes.iter().filter(broken).map(|c| c.path.to_string_lossy().into_owned()).collect()
 }
 
 /// Pins a check: a hash of the command and of the files that it runs and that are in `cwd` now.
@@ -176,40 +226,33 @@ mod tests {
         Globs::new(&list.iter().map(|&g| g.to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
-    fn change(kind: ChangeKind, path: &str) -> PathChange {
-        PathChange { kind, path: path.into() }
+    #[test]
+    fn existing_tests_are_protected_and_new_ones_are_not() {
+        let globs = globs(&["tests/**", "**/*_test.*", "**/__tests__/**"]);
+        for path in ["tests/a.rs", "src/deep/x_test.go", "web/__tests__/b.js"] {
+            assert_eq!(globs.concern(Path::new(path), true), Concern::Whole, "{path}");
+            assert_eq!(globs.concern(Path::new(path), false), Concern::Free, "{path}");
+        }
+        assert_eq!(globs.concern(Path::new("src/tests.rs"), true), Concern::Free);
     }
 
     #[test]
-    fn existing_tests_are_protected_and_new_ones_are_not() {
-        use ChangeKind::{Added, Modified, Removed, Retyped};
-        let changes = [
-            change(Modified, "tests/a.rs"),
-            change(Removed, "src/deep/x_test.go"),
-            change(Retyped, "web/__tests__/b.js"),
-            change(Added, "tests/new.rs"),
-            change(Modified, "src/lib.rs"),
-            change(Modified, "tests/made_by_us.rs"),
-            change(Modified, "src/tests.rs"),
-        ];
-        let found = violations(
-            &changes,
-            |p| p != Path::new("tests/made_by_us.rs"),
-            &globs(&[
-                "tests/**",
-                "**/*_test.*",
-                ".ci/**",
-                ".github/workflows/**",
-                "everloop.toml",
-                "**/*.spec.*",
-                "**/*.test.*",
-                "**/__tests__/**",
-                "test/**",
-                "**/test_*.*",
-                ".gitlab-ci.yml",
-            ]),
-        );
-        assert_eq!(found, ["tests/a.rs", "src/deep/x_test.go", "web/__tests__/b.js"]);
+    fn what_decides_a_check_counts_unless_it_is_an_exception() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("Cargo.toml"), "[package]\nname = \"x\"\n").unwrap();
+        let judge = judge_files(["cargo test"], dir.path(), Path::new(""));
+        let globs = globs(&["tests/**", "!.cargo/**"]).judging(&judge);
+        assert_eq!(globs.concern(Path::new("rust-toolchain"), false), Concern::Whole);
+        assert_eq!(globs.concern(Path::new(".cargo/config.toml"), false), Concern::Free);
+        let manifest = Path::new("Cargo.toml");
+        assert_eq!(globs.concern(manifest, true), Concern::InPart);
+        let decides = |after: &str| {
+            let before = Some("[package]\nname = \"x\"\n");
+            globs.decides(manifest, Versions { existed: true, before, after: Some(after) })
+        };
+        assert!(!decides("[package]\nname = \"x\"\n[dependencies]\nserde = \"1\"\n"));
+        assert!(decides("lib = { test = false }\n[package]\nname = \"x\"\n"));
+        assert!(decides("[package]\nname = \"x\"\n\"autotests\" = false\n"));
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! - [`turn`]: where a turn starts and what it made; [`gather`]: which files are taken; [`tree`]:
 //!   `git status`; [`fingerprint`]: whether anything was touched; [`snapshot`]: uncommitted changes
 //!   of the person
-//! - [`verify`]: where checks run; [`sweep`]: exactly a commit again; [`index`]: git's index
+//! - [`judge`]: what a turn may not change, and the person's version of it;
+//!   [`verify`]: where checks run; [`sweep`]: exactly a commit again; [`index`]: git's index
 //! - [`diff`]: what differs between two commits, and what a loop's work changes
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once
 //! - [`remote`]: a repository that many nodes share
@@ -29,6 +30,7 @@ mod fingerprint;
 mod gather;
 mod in_place;
 mod index;
+mod judge;
 mod land;
 mod locks;
 mod merge;
@@ -260,7 +262,7 @@ enum Kind {
 impl Workspace {
     /// Opens a loop's workspace, after a crash too. Creates no checkout yet.
     pub async fn open(options: WorkspaceOptions) -> Result<Self, WorkspaceError> {
-        let globs = Globs::new(&options.spec.protect)?;
+        let globs = Globs::new(&options.spec.protect)?.judging(&options.spec.judge);
         files::make_private(&options.root).map_err(WorkspaceError::files("make", &options.root))?;
         let dir = PathBuf::from(&options.spec.dir);
         match options.spec.mode.clone() {

@@ -329,8 +329,15 @@ mod tests {
 
     fn board(passes: bool) -> Scoreboard {
         let verdict = if passes { Verdict::Pass } else { Verdict::Fail };
-        let row =
-            CheckResult { name: "a".into(), verdict, weight: 1, millis: 1, output: String::new(), fingerprint: 0 };
+        let row = CheckResult {
+            name: "a".into(),
+            verdict,
+            weight: 1,
+            millis: 1,
+            output: String::new(),
+            fingerprint: 0,
+            reference: None,
+        };
         Scoreboard(vec![row])
     }
 

@@ -105,6 +105,12 @@ pub fn patterns(state: &LoopState) -> Vec<(Pattern, u32)> {
     found
 }
 
+/// The suspicious passes of the latest turns in a row, newest first.
+pub fn doubts(state: &LoopState) -> Vec<&[String]> {
+    let counted = state.tries.iter().rev().filter(|t| t.outcome.counts());
+    counted.map(|t| t.doubts.as_slice()).take_while(|doubts| !doubts.is_empty()).collect()
+}
+
 /// Whether `turns` equals `from` times a power of two.
 pub fn doubles(turns: u32, from: u32) -> bool {
     turns >= from && (turns / from).is_power_of_two() && turns.is_multiple_of(from)

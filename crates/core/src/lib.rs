@@ -20,6 +20,8 @@
 //! - [`tracker`]: what is still to be reported to trackers and mailboxes
 //! - [`completion`]: signs of completion, as signals
 //! - [`judge`]: the result of a finished turn
+//! - [`judge_files`]: the files that decide a check, which no turn may change
+//! - [`test_evidence`]: whether the output of a passed check shows that its tests ran
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`correlated_stalls`]: correlated stalls, which point to the node itself
 //! - [`phase`]: the phase of an agent with a stream, and whether it is stuck or spinning
@@ -48,6 +50,7 @@ pub mod isolation;
 pub mod jitter;
 pub mod journal;
 pub mod judge;
+pub mod judge_files;
 pub mod landing;
 pub mod mesh;
 pub mod notify;
@@ -63,6 +66,7 @@ pub mod spec;
 pub mod state;
 pub mod stream;
 pub mod telemetry;
+pub mod test_evidence;
 pub mod time;
 pub mod tracker;
 pub mod watch;

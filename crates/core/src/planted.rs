@@ -90,6 +90,10 @@ pub enum Bug {
     ReloadsConfig,
     TrustsWithoutHash,
     HooksWithoutTrust,
+    JudgeFilesNotLaidOver,
+    AdditionsNotCounted,
+    CountsIgnored,
+    SkippedCountAsRun,
 }
 
 /// Those about many machines.
@@ -191,6 +195,10 @@ pub const REPOSITORY: &[Bug] = &[
 
 /// Those about the configuration that is in force: found by changes of a folder's file.
 pub const CONFIGURATION: &[Bug] = &[Bug::ReloadsConfig, Bug::TrustsWithoutHash, Bug::HooksWithoutTrust];
+
+/// Those about what decides a check: found by attempts to be accepted without the work.
+pub const JUDGE: &[Bug] =
+    &[Bug::JudgeFilesNotLaidOver, Bug::AdditionsNotCounted, Bug::CountsIgnored, Bug::SkippedCountAsRun];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

@@ -179,7 +179,12 @@ fn tried(t: &Try) -> String {
             t.outcome.label().to_owned()
         }
     };
-    format!("turn {}: {lesson}; {diff}{at}", t.number)
+    let doubts = if t.doubts.is_empty() {
+        String::new()
+    } else {
+        format!("; a pass did not count, because it was suspicious: {}", t.doubts.join(", "))
+    };
+    format!("turn {}: {lesson}{doubts}; {diff}{at}", t.number)
 }
 
 fn left(state: &LoopState, now: Time) -> Vec<String> {

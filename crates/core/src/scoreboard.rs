@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::CheckSpec;
+use crate::test_evidence::Reference;
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,11 @@ pub enum Verdict {
         /// What went wrong.
         why: String,
     },
+    /// It passed, and its output does not show that what it stands for was run.
+    Suspicious {
+        /// What is missing.
+        why: String,
+    },
 }
 
 impl Verdict {
@@ -34,7 +40,7 @@ impl Verdict {
         match self {
             Verdict::Pass => true,
             Verdict::Flaky { passes, runs } => passes * 2 > *runs,
-            Verdict::Fail | Verdict::Broken { .. } => false,
+            Verdict::Fail | Verdict::Broken { .. } | Verdict::Suspicious { .. } => false,
         }
     }
 }
@@ -46,6 +52,7 @@ impl fmt::Display for Verdict {
             Verdict::Fail => f.write_str("fail"),
             Verdict::Flaky { passes, runs } => write!(f, "flaky ({passes} of {runs})"),
             Verdict::Broken { why } => write!(f, "broken ({why})"),
+            Verdict::Suspicious { why } => write!(f, "suspicious ({why})"),
         }
     }
 }
@@ -63,6 +70,9 @@ pub struct CheckResult {
     pub output: String,
     /// Fingerprint of the normalised output; equal fingerprints mean the same error.
     pub fingerprint: u64,
+    /// The counts of tests with which the next pass is compared; `None` where none are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
 }
 
 /// The checks of a loop and their latest verdicts.
@@ -103,6 +113,15 @@ impl Scoreboard {
         before.passing().difference(&now).map(|&s| s.to_owned()).collect()
     }
 
+    /// The checks whose pass proves nothing, each with the reason.
+    pub fn doubts(&self) -> Vec<String> {
+        let doubt = |r: &CheckResult| match &r.verdict {
+            Verdict::Suspicious { why } => Some(format!("{}: {why}", r.name)),
+            Verdict::Pass | Verdict::Fail | Verdict::Flaky { .. } | Verdict::Broken { .. } => None,
+        };
+        self.0.iter().filter_map(doubt).collect()
+    }
+
     /// The checks that do not pass.
     pub fn failing(&self) -> impl Iterator<Item = &CheckResult> {
         self.0.iter().filter(|r| !r.verdict.passes())
@@ -123,6 +142,8 @@ pub enum CheckRun {
     Failed,
     /// Could not be judged.
     Broken(String),
+    /// Exit code 0 without evidence.
+    Suspicious(String),
 }
 
 /// Maximum number of runs for a surprising verdict: 2 of 3 decide.
@@ -133,14 +154,14 @@ pub const FLAKY_RUNS: usize = 3;
 /// times.
 pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[CheckRun]) -> bool {
     let Some(first) = runs.first() else { return true };
-    if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(CheckRun::Broken(_))) {
+    if runs.len() >= FLAKY_RUNS || matches!(runs.last(), Some(CheckRun::Broken(_) | CheckRun::Suspicious(_))) {
         return false;
     }
     let passed_before = before.is_some_and(Verdict::passes);
     let surprising = match first {
         CheckRun::Passed => before.is_some() && !passed_before && !changed,
         CheckRun::Failed => passed_before,
-        CheckRun::Broken(_) => false,
+        CheckRun::Broken(_) | CheckRun::Suspicious(_) => false,
     };
     // Two equal results of three cannot be outvoted.
     surprising && !(runs.len() == 2 && runs[0] == runs[1])
@@ -150,6 +171,9 @@ pub fn run_again(before: Option<&Verdict>, changed: bool, runs: &[CheckRun]) -> 
 pub fn verdict(runs: &[CheckRun]) -> Verdict {
     if let Some(CheckRun::Broken(why)) = runs.iter().find(|r| matches!(r, CheckRun::Broken(_))) {
         return Verdict::Broken { why: why.clone() };
+    }
+    if let Some(CheckRun::Suspicious(why)) = runs.iter().find(|r| matches!(r, CheckRun::Suspicious(_))) {
+        return Verdict::Suspicious { why: why.clone() };
     }
     let passes = runs.iter().filter(|r| **r == CheckRun::Passed).count();
     match (passes, runs.len()) {
@@ -169,6 +193,7 @@ pub fn unknown(checks: &[CheckSpec]) -> Scoreboard {
         millis: 0,
         output: String::new(),
         fingerprint: 0,
+        reference: None,
     };
     Scoreboard(checks.iter().map(row).collect())
 }
@@ -185,6 +210,7 @@ mod tests {
             millis: 1,
             output: String::new(),
             fingerprint: 7,
+            reference: None,
         };
         Scoreboard(rows.iter().map(row).collect())
     }

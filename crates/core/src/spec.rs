@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::IsolationSpec;
+use crate::judge_files::JudgeFiles;
+use crate::test_evidence::Proof;
 use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
 
@@ -66,6 +68,9 @@ pub struct CheckSpec {
     pub weight: u32,
     /// Hash of the command and of the files it names, taken when the loop was created.
     pub pin: String,
+    /// What a true pass looks like.
+    #[serde(default, skip_serializing_if = "Proof::is_empty")]
+    pub proof: Proof,
 }
 
 /// An agent: a command, or a CLI with options and a stream that everloop supports.
@@ -255,6 +260,9 @@ pub struct WorkspaceSpec {
     /// Globs of existing files that a turn must not change or remove; otherwise its work does not
     /// count.
     pub protect: Vec<String>,
+    /// What decides the checks, as it was when the loop was made; empty for loops of before.
+    #[serde(default, skip_serializing_if = "JudgeFiles::is_empty")]
+    pub judge: JudgeFiles,
     /// Folders that survive in the checks' checkout although git ignores them; only checks write
     /// there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -389,6 +389,9 @@ pub struct Try {
     /// Why this agent was chosen, where the loop has several.
     #[serde(default)]
     pub chosen: Option<Reason>,
+    /// Checks whose pass was suspicious, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
 }
 
 /// Number of turns by outcome.

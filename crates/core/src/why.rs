@@ -2,6 +2,7 @@
 //! the decision.
 
 use crate::event::{LoopEnd, StopCause};
+use crate::judge;
 use crate::reason::{Reason, RuleId};
 use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
@@ -28,12 +29,22 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
             format!("{subject} ended at {}: {} {passing}.", clock(*at), ended(state, ending))
         }
     };
+    let now = match doubted(state) {
+        Some(doubted) => format!("{now} The last turn {doubted}."),
+        None => now,
+    };
     let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
     match another_way(state) {
         Some(tries) if told => format!("{now} It {tries}; that did not help either, and a ticket was opened."),
         Some(tries) => format!("{now} It {tries}; if that does not help either, a ticket is opened."),
         None => now,
     }
+}
+
+/// Describes a suspicious pass of the last turn.
+pub fn doubted(state: &LoopState) -> Option<String> {
+    let doubts = judge::doubts(state);
+    Some(format!("had a suspicious pass, which does not count: {}", doubts.first()?.join(", ")))
 }
 
 /// Describes the change of strategy, with its start and its cause.

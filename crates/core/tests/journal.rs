@@ -56,6 +56,7 @@ fn spec() -> Box<LoopSpec> {
             timeout: Duration::from_secs(600),
             weight: 2,
             pin: text("abc"),
+            proof: everloop_core::test_evidence::Proof::default(),
         }],
         agent: AgentSpec {
             name: text("command"),
@@ -74,6 +75,7 @@ fn spec() -> Box<LoopSpec> {
             setup: Some(text("npm ci")),
             include_dirty: false,
             protect: vec![text("tests/**")],
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },
@@ -96,6 +98,7 @@ fn board() -> Scoreboard {
         millis: 12,
         output: text("1 failed"),
         fingerprint: 77,
+        reference: None,
     };
     Scoreboard(vec![
         row("a", Verdict::Pass),

@@ -24,6 +24,7 @@ pub fn board(rows: &[(&str, Verdict)]) -> Scoreboard {
         millis: 1234,
         output: String::new(),
         fingerprint: 0,
+        reference: None,
     };
     Scoreboard(rows.iter().map(row).collect())
 }
@@ -63,6 +64,7 @@ pub fn spec() -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },
@@ -114,5 +116,6 @@ pub fn tried(number: u32, outcome: Outcome) -> Try {
         last_line: "all done".to_owned(),
         agent: "my-agent".to_owned(),
         chosen: None,
+        doubts: Vec::new(),
     }
 }

@@ -1,9 +1,9 @@
 //! Turns that work in the person's folder itself, because there is no git or because it is
 //! configured so. There is no rollback here, so the protected files, which must not change, are
-//! copied before a turn and restored after it; the turn's versions of them are kept in a folder
-//! beside.
+//! copied before a turn and restored after it; the turn's versions of them, and new files that
+//! would decide a check, are kept in a folder beside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use everloop_core::hex::hex;
 use everloop_core::ids::TurnId;
+use everloop_core::judge_files::{Concern, Versions};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -43,6 +44,9 @@ struct Note {
     turn: TurnId,
     fingerprint: String,
     files: BTreeMap<String, Kept>,
+    /// Files that were there and would count if they were new.
+    #[serde(default)]
+    there: BTreeSet<String>,
     collected: Option<Collected>,
 }
 
@@ -88,7 +92,7 @@ impl InPlace {
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
         let entries = walk(&self.dir, &self.root)?;
         for (path, meta) in &entries {
-            let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.protects(path)) else { continue };
+            let Some(name) = path.to_str().filter(|_| !meta.is_dir() && self.globs.keeps(path)) else { continue };
             bytes += meta.len();
             if bytes > MOST_PROTECTED_MB << 20 {
                 return Err(WorkspaceError::TooMuchToProtect { dir: self.dir.clone(), limit_mb: MOST_PROTECTED_MB });
@@ -97,7 +101,9 @@ impl InPlace {
             kept.extend(file.map(|file| (name.to_owned(), file)));
         }
         let fingerprint = hash_entries(&entries);
-        let note = Note { version: NOTE_VERSION, turn: turn.clone(), fingerprint, files: kept, collected: None };
+        let turn = turn.clone();
+        let there = self.countable(&entries);
+        let note = Note { version: NOTE_VERSION, turn, fingerprint, files: kept, there, collected: None };
         let path = self.note_path();
         // Losing it in a power cut would let a turn keep a changed check script. Where nothing is
         // protected, the worst is that this one turn counts as failed, as with all other files of a
@@ -142,31 +148,62 @@ impl InPlace {
         let mut note = note.ok_or_else(|| WorkspaceError::Unprepared { turn: turn.clone() })?;
         let broken: Vec<String> =
             note.files.iter().filter(|(path, kept)| !self.is_still(path, kept)).map(|(path, _)| path.clone()).collect();
+        let added = self.added(&note)?;
         let collected = match note.collected.take() {
             Some(collected) => collected,
-            None => self.seen(&note, &broken)?,
+            None => self.seen(&note, &broken, &added)?,
         };
         note.collected = Some(collected.clone());
         let path = self.note_path();
-        let written =
-            if broken.is_empty() { files::write_note(&path, &note) } else { files::write_note_durably(&path, &note) };
+        let written = if broken.is_empty() && added.is_empty() {
+            files::write_note(&path, &note)
+        } else {
+            files::write_note_durably(&path, &note)
+        };
         written.map_err(WorkspaceError::files("write", &path))?;
         for path in &broken {
             self.put_back(path, &note.files[path], &self.backup_folder(turn))
                 .map_err(WorkspaceError::files("put back", path.as_ref()))?;
         }
+        for path in added.iter().map(Path::new) {
+            let aside = self.backup_folder(turn).join(path.parent().unwrap_or(Path::new("")));
+            files::set_aside(&self.dir.join(path), &aside).map_err(WorkspaceError::files("move", path))?;
+        }
         Ok(collected)
     }
 
-    /// The result of a turn after which the protected files `broken` differ.
-    fn seen(&self, note: &Note, broken: &[String]) -> Result<Collected, WorkspaceError> {
+    /// Files of which a new one would count, by name.
+    fn countable(&self, entries: &[(PathBuf, Metadata)]) -> BTreeSet<String> {
+        let counts =
+            |(path, meta): &&(PathBuf, Metadata)| !meta.is_dir() && self.globs.concern(path, false) != Concern::Free;
+        entries.iter().filter(counts).filter_map(|(path, _)| path.to_str().map(str::to_owned)).collect()
+    }
+
+    /// New files that would decide a check.
+    fn added(&self, note: &Note) -> Result<Vec<String>, WorkspaceError> {
+        let now = self.countable(&walk(&self.dir, &self.root)?);
+        let decides = |name: &&String| {
+            let path = Path::new(name);
+            let text = fs::read(self.dir.join(path)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            self.globs.concern(path, false) == Concern::Whole
+                || self.globs.decides(path, Versions { existed: false, before: None, after: Some(&text) })
+        };
+        let new = now.difference(&note.there).filter(|name| !note.files.contains_key(*name));
+        Ok(new.filter(decides).cloned().collect())
+    }
+
+    /// The result of a turn after which the protected files `broken` differ and those in `added`
+    /// would decide.
+    fn seen(&self, note: &Note, broken: &[String], added: &[String]) -> Result<Collected, WorkspaceError> {
         let backup_folder = self.backup_folder(&note.turn);
-        let told =
+        let restored =
             |path: &String| format!("`{path}` was put back; the turn's version is in `{}`", backup_folder.display());
+        let moved = |path: &String| format!("`{path}` decides a check; it was moved to `{}`", backup_folder.display());
         Ok(Collected {
             changed: !broken.is_empty() || self.fingerprint()? != note.fingerprint,
-            violations: broken.to_vec(),
-            notes: broken.iter().map(told).collect(),
+            violations: broken.iter().chain(added).cloned().collect(),
+            notes: broken.iter().map(restored).chain(added.iter().map(moved)).collect(),
             ..Collected::default()
         })
     }
@@ -178,12 +215,21 @@ impl InPlace {
             Kept::Link { to } => fs::read_link(&full).is_ok_and(|now| now == *to),
             // The content is read: size and time can be forged.
             Kept::File { hash, mode, bytes, .. } => {
-                meta.is_file()
-                    && (meta.mode(), meta.len()) == (*mode, *bytes)
-                    && self.folders_are_real(path)
-                    && protect::hash_file(&full).is_ok_and(|now| hex(&now) == *hash)
+                let real = meta.is_file() && meta.mode() == *mode && self.folders_are_real(path);
+                let same = || meta.len() == *bytes && protect::hash_file(&full).is_ok_and(|now| hex(&now) == *hash);
+                real && (same() || self.decides_alike(Path::new(path), hash))
             }
         }
+    }
+
+    /// Whether a file that decides in part differs elsewhere only.
+    fn decides_alike(&self, path: &Path, hash: &str) -> bool {
+        let read = |file: PathBuf| fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        if self.globs.concern(path, true) != Concern::InPart {
+            return false;
+        }
+        let (Ok(before), Ok(after)) = (read(self.copies().join(hash)), read(self.dir.join(path))) else { return false };
+        !self.globs.decides(path, Versions { existed: true, before: Some(&before), after: Some(&after) })
     }
 
     /// Whether no folder on the way to `path` was replaced by a link.

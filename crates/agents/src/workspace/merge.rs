@@ -69,7 +69,7 @@ impl Checkouts {
             return Ok(Vec::new());
         }
         let changes = diff::paths(diff::files(self.git(), target, commit).await?);
-        let violations = self.violations(&changes).await?;
+        let violations = self.violations(&changes, (target, commit)).await?;
         if violations.is_empty() {
             self.inspected = pair;
         }
@@ -210,6 +210,7 @@ mod tests {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         };

@@ -11,11 +11,13 @@ use std::path::{Path, PathBuf};
 use everloop_core::ids::TaskId;
 use everloop_core::landing::Relation;
 use everloop_core::planted::{self, Bug};
+use everloop_core::spec::WorkspaceSpec;
 
+use super::judge::{self, Between};
 use super::merge::{Joined, commit_tree, merge_tree, relation, subject, trailers};
 use super::{CommitMeta, WorkspaceError, diff, files};
 use crate::git::{self, Git, LONG_DEADLINE};
-use crate::protect::{self, Globs};
+use crate::protect::Globs;
 
 /// Merges that are searched for a trailer: a node that missed more than this runs the checks again
 /// in any case.
@@ -133,19 +135,20 @@ impl Remote {
         }
     }
 
-    /// Files of the branch at `target` that match the globs in `protect` and that `commit` changes
-    /// or removes.
+    /// Files that `commit` changes on the branch at `target` although they are protected or decide
+    /// the checks.
     pub async fn violations(
         &self,
         target: &str,
         commit: &str,
-        protect: &[String],
+        spec: &WorkspaceSpec,
     ) -> Result<Vec<String>, WorkspaceError> {
         if planted::is(Bug::LandsUninspected) {
             return Ok(Vec::new());
         }
         let changes = diff::paths(diff::files(&self.git, target, commit).await?);
-        Ok(protect::violations(&changes, |_| true, &Globs::new(protect)?))
+        let globs = Globs::new(&spec.protect)?.judging(&spec.judge);
+        judge::violations(&self.git, &globs, &changes, &Between { start: target, from: target, to: commit }).await
     }
 
     /// Moves the branch from `old` to `new`, if it is at `old`.

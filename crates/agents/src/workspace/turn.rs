@@ -8,7 +8,6 @@
 //! before anything in the folder is touched again. So a restarted supervisor can always collect,
 //! and collecting twice gives the same commit.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -23,11 +22,10 @@ use super::merge::{Joined, commit_tree, relation, subject, trailers};
 use super::tree::{Detail, TreeStatus, status};
 use super::verify::{is_damage, reset};
 use super::{
-    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, diff, files, fingerprint,
-    old_worktree, refs, sweep,
+    Base, Collected, CommitMeta, Dropped, Side, Started, WorkspaceError, clone, diff, files, fingerprint, old_worktree,
+    refs, sweep,
 };
-use crate::git::{self, Git};
-use crate::protect;
+use crate::git::Git;
 
 /// Where a turn started, kept so that another supervisor can collect its work.
 #[derive(Debug, Serialize, Deserialize)]
@@ -198,7 +196,7 @@ impl Checkouts {
         }
         let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
         let (commit, pin) = self.keep(commit_meta, &made?, &shape).await?;
-        let violations = self.violations(&changes).await?;
+        let violations = self.violations(&changes, (&note.base, &commit)).await?;
         (self.turn.at, self.turn.sealed) = (Some(commit.clone()), None);
         self.made = (!note.rootless && violations.is_empty()).then(|| (commit.clone(), note.base));
         Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
@@ -283,16 +281,6 @@ impl Checkouts {
         }
         set(&pin, commit).await?;
         Ok((commit.to_owned(), pin))
-    }
-
-    /// Protected files among `changes` that existed when the loop began.
-    pub(super) async fn violations(&self, changes: &[PathChange]) -> Result<Vec<String>, WorkspaceError> {
-        if protect::violations(changes, |_| true, &self.globs).is_empty() {
-            return Ok(Vec::new());
-        }
-        let listed = self.git().bytes(&["ls-tree", "-r", "-z", "--full-tree", "--name-only", &self.start]).await?;
-        let existed: BTreeSet<_> = git::records(&listed).map(git::path_from).collect();
-        Ok(protect::violations(changes, |path: &Path| existed.contains(path), &self.globs))
     }
 
     fn note_path(&self) -> std::path::PathBuf {

@@ -103,6 +103,7 @@ impl Checkouts {
             self.verify.recent = sweep::remember(&path, &index, id_bytes)?;
             self.verify.at = Some(commit.clone());
         }
+        self.lay_over(&commit).await?;
         self.parts.make_anew(&path, &commit, &index)?;
         // The folder may contain no tracked file.
         let dir = self.dir(Side::Verify);
@@ -138,7 +139,7 @@ impl Checkouts {
 
     /// The checks' checkout holds something else now.
     pub fn spoil_verify(&mut self) {
-        self.verify.at = None;
+        (self.verify.at, self.verify.recent) = (None, Recent::default());
     }
 }
 

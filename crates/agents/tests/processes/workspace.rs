@@ -5,6 +5,7 @@ mod attacks;
 mod broken;
 mod checks;
 mod in_place;
+mod judges;
 mod landing;
 mod places;
 mod shared;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Trial> {
         broken::CASES,
         landing::CASES,
         in_place::CASES,
+        judges::CASES,
         checks::CASES,
         shared::CASES,
     ];

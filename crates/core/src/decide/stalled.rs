@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Step;
 use crate::event::Event;
-use crate::judge::{doubles, patterns};
+use crate::judge::{self, doubles, patterns};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
 use crate::state::Phase;
@@ -18,6 +18,9 @@ const STAGNATION: [&str; 3] = ["stagnation", "stagnation.time", "stagnation.spen
 
 /// Runnable work that does not move for this long opens a ticket.
 pub const STALLED_AFTER: Duration = Duration::from_secs(30 * 60);
+
+/// Suspicious passes in a row that a person learns about: one may be a mistake of the agent.
+const DOUBTS_TOLD: usize = 2;
 
 impl Step<'_> {
     /// Records what the turn that just ended completes: patterns in the journal, a change of
@@ -31,6 +34,7 @@ impl Step<'_> {
         for (pattern, turns) in patterns(self.state()) {
             self.emit(Event::Noticed { pattern, turns });
         }
+        self.say_doubts();
         let passed = self.passed();
         let tried = self.state().strategy.is_some();
         let may = self.state().spec.guard.stagnation_change && !planted::is(Bug::TicketBeforeChange);
@@ -47,6 +51,26 @@ impl Step<'_> {
                     self.ticket(format!("{kind}:{}", self.state().id), text);
                 }
             }
+        }
+    }
+
+    /// Opens a ticket when turns in a row have a suspicious pass, and closes it after one without.
+    fn say_doubts(&mut self) {
+        let key = format!("suspicious:{}", self.state().id);
+        let doubts = judge::doubts(self.state());
+        match doubts.first() {
+            Some(latest) if doubts.len() >= DOUBTS_TOLD => {
+                let text = format!(
+                    "{} turns in a row passed a check without evidence that it tested anything ({}); a look at \
+                     the work is due: `everloop diff {}`",
+                    doubts.len(),
+                    latest.join(", "),
+                    self.state().id
+                );
+                self.ticket(key, text);
+            }
+            Some(_) => {}
+            None => self.close_ticket(&key, "a turn had no suspicious pass"),
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) fn board(passing: &[&str]) -> Scoreboard {
         millis: 1,
         output: format!("{name} says no"),
         fingerprint: 0,
+        reference: None,
     };
     Scoreboard(["a", "b", "c"].into_iter().map(row).collect())
 }
@@ -31,6 +32,7 @@ pub(super) fn state() -> MeshLoop {
         timeout: Duration::from_secs(60),
         weight: 1,
         pin: String::new(),
+        proof: crate::test_evidence::Proof::default(),
     };
     let wanted = LoopSpec {
         goal: "all of them".to_owned(),
@@ -44,6 +46,7 @@ pub(super) fn state() -> MeshLoop {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            judge: crate::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },

@@ -411,6 +411,7 @@ impl LoopState {
             last_line: last_line(tail),
             agent: turn.agent.clone(),
             chosen: turn.chosen.clone(),
+            doubts: judgement.map_or_else(Vec::new, |j| j.board.doubts()),
         });
         let extra = self.tries.len().saturating_sub(TRIES_KEPT);
         self.tries.drain(..extra);

@@ -39,6 +39,7 @@ fn spec(checks: usize) -> LoopSpec {
         timeout: secs(60),
         weight: 1,
         pin: String::new(),
+        proof: everloop_core::test_evidence::Proof::default(),
     };
     LoopSpec {
         goal: "pass".to_owned(),
@@ -60,6 +61,7 @@ fn spec(checks: usize) -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: Vec::new(),
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },
@@ -79,6 +81,7 @@ pub fn board(passing: usize, checks: usize) -> Scoreboard {
         millis: 1,
         output: String::new(),
         fingerprint: n as u64 + 1,
+        reference: None,
     };
     Scoreboard((0..checks).map(row).collect())
 }

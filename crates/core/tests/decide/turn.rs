@@ -3,7 +3,9 @@
 use everloop_core::action::Input;
 use everloop_core::event::{Event, Exit, Judgement, Outcome, Pattern, StopCause};
 use everloop_core::op::{Op, TaskEnd};
+use everloop_core::scoreboard::Verdict;
 use everloop_core::spec::{Integrate, WorkspaceMode};
+use everloop_core::why::why;
 
 use super::rig::{Rig, actions, board, outcome, secs, work};
 
@@ -61,6 +63,29 @@ fn work_that_touches_protected_files_is_refused_however_green() {
     let decision = rig.judged_as(found);
     assert_eq!(outcome(&decision), Outcome::Refused { paths: vec!["checks/a".to_owned()] });
     assert_eq!(rig.state.work.as_deref(), Some("base"));
+}
+
+#[test]
+fn a_suspicious_pass_is_none_and_two_in_a_row_are_a_ticket() {
+    let mut rig = Rig::running();
+    let mut doubted = board(3, 3);
+    doubted.0[0].verdict = Verdict::Suspicious { why: "3 tests ran, and 10 before".to_owned() };
+    let mut tickets = Vec::new();
+    for board in [doubted.clone(), doubted.clone(), doubted, board(2, 3)] {
+        rig.exit(30, 0);
+        let decision = rig.judged_as(work(&rig.turn(), board));
+        assert!(decision.events.iter().all(|e| !matches!(e, Event::TurnEnded { outcome: Outcome::Reached, .. })));
+        if actions(&decision).contains(&"integrate") {
+            rig.landed();
+        }
+        tickets.push(rig.state.tickets.iter().any(|key| key.starts_with("suspicious:")));
+        let said = why(&rig.state, rig.now, &|_| String::new()).contains("suspicious pass");
+        assert_eq!(said, tickets.len() < 4);
+        if rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+    }
+    assert_eq!(tickets, [false, true, true, false]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use everloop_core::ids::LoopId;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::CheckSpec;
+use everloop_core::test_evidence::Proof;
 use everloop_store::Ledger;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -45,7 +46,14 @@ pub fn of_commands(commands: &[String], dir: &Path) -> CheckSet {
         let short: String = run.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(NAME_MAX_CHARS).collect();
         let same = checks.iter().filter(|c| c.name.starts_with(&short)).count();
         let name = if same == 0 { short } else { format!("{short} #{}", same + 1) };
-        checks.push(CheckSpec { name, run: run.clone(), timeout: TIMEOUT, weight: 1, pin: String::new() });
+        checks.push(CheckSpec {
+            name,
+            run: run.clone(),
+            timeout: TIMEOUT,
+            weight: 1,
+            pin: String::new(),
+            proof: Proof::default(),
+        });
     }
     let isolation = IsolationSpec::default();
     CheckSet {

@@ -96,7 +96,7 @@ fn report(set: &CheckSet, board: &Scoreboard, session: &VerbSession) -> Vec<Stri
     for row in board.failing() {
         let run = set.checks.iter().find(|c| c.name == row.name).map_or("", |c| c.run.as_str());
         lines.push(format!("--- {}: {} ---", clean(&row.name), clean(run)));
-        if let Verdict::Broken { why } = &row.verdict {
+        if let Verdict::Broken { why } | Verdict::Suspicious { why } = &row.verdict {
             lines.push(clean(why));
         }
         let output = row.output.trim_end();

@@ -54,6 +54,8 @@ fn lines(seen: &StatusAnswer, look: &StatusStyle) -> Vec<String> {
     lines.extend(seen.loops.iter().filter_map(|state| waiting_line(state, look)));
     let tries = |state: &LoopState| why::another_way(state).map(|tries| format!("{} {tries}", state.id));
     lines.extend(seen.loops.iter().filter_map(tries).map(|line| fit(&clean(&line), look.width)));
+    let doubts = |state: &LoopState| why::doubted(state).map(|doubted| format!("{} {doubted}", state.id));
+    lines.extend(seen.loops.iter().filter_map(doubts).map(|line| fit(&clean(&line), look.width)));
     for ticket in &seen.tickets {
         let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
         let line = format!(

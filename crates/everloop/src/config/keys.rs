@@ -354,6 +354,14 @@ section! {
 
     /// How much it counts in the score.
     weight: Count = 1;
+
+    /// A regular expression that the output has to match; otherwise a pass is suspicious and does
+    /// not count. `^` and `$` hold at every line.
+    evidence: NonEmptyText;
+
+    /// Tests that have to run, as the runner counts them and without skipped ones; with fewer, a
+    /// pass is suspicious and does not count.
+    min_tests: Count;
 }
 
 section! {

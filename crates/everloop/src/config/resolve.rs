@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_agents::check::evidence_pattern;
 use everloop_core::isolation::IsolationSpec;
+use everloop_core::judge_files::JudgeFiles;
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
+use everloop_core::test_evidence::Proof;
 use everloop_core::watch::WatchSpec;
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
@@ -123,6 +126,7 @@ impl ResolvedLoop {
                 setup: plan.setup.clone(),
                 include_dirty: plan.include_dirty,
                 protect: plan.protect.iter().cloned().chain(except).collect(),
+                judge: JudgeFiles::default(),
                 cache: plan.cache.clone(),
                 origin: None,
             },
@@ -247,7 +251,12 @@ fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &m
         let name = own.unwrap_or_else(|| naming::unique(&naming::short(&run), taken));
         let timeout = check.timeout.map_or(CHECK_TIMEOUT, |span| span.0);
         let weight = check.weight.map_or(1, |count| count.0);
-        specs.push(CheckSpec { name, run, timeout, weight, pin: String::new() });
+        let evidence = check.evidence.as_ref().map(|text| text.0.clone());
+        if let Some(error) = evidence.as_ref().and_then(|pattern| evidence_pattern(pattern).err()) {
+            wrong.push(values.origin("check").blame(error.to_string()).hint("see `evidence` in docs/config.md"));
+        }
+        let proof = Proof { evidence, min_tests: check.min_tests.map(|count| count.0) };
+        specs.push(CheckSpec { name, run, timeout, weight, pin: String::new(), proof });
     }
     if specs.is_empty() {
         let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));

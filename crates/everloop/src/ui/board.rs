@@ -9,13 +9,14 @@ use super::text::{clean, fit, pad, width};
 /// A name longer than this is cut.
 const NAME_MAX_CELLS: usize = 32;
 
-/// The sign of a verdict: `✓` pass, `✗` fail, `~` flaky, `!` broken.
+/// The sign of a verdict: `✓` pass, `✗` fail, `~` flaky, `!` broken, `?` suspicious.
 pub fn mark(verdict: &Verdict, paint: Paint) -> String {
     match verdict {
         Verdict::Pass => paint.good("✓"),
         Verdict::Fail => paint.bad("✗"),
         Verdict::Flaky { .. } => paint.warn("~"),
         Verdict::Broken { .. } => paint.warn("!"),
+        Verdict::Suspicious { .. } => paint.warn("?"),
     }
 }
 
@@ -27,7 +28,9 @@ pub fn scoreboard(board: &Scoreboard, baseline: Option<&Scoreboard>, paint: Pain
         let time = if row.millis == 0 { String::new() } else { took(row.millis) };
         let words = match &row.verdict {
             Verdict::Pass | Verdict::Fail => String::new(),
-            other @ (Verdict::Flaky { .. } | Verdict::Broken { .. }) => clean(&other.to_string()),
+            other @ (Verdict::Flaky { .. } | Verdict::Broken { .. } | Verdict::Suspicious { .. }) => {
+                clean(&other.to_string())
+            }
         };
         let before = baseline.and_then(|b| b.0.iter().find(|old| old.name == row.name));
         let change = before.map_or(String::new(), |old| change(&old.verdict, &row.verdict, paint));

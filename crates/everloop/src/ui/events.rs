@@ -172,6 +172,7 @@ fn judged(judgement: &Judgement) -> String {
     if !judgement.board.0.is_empty() {
         parts.push(score(&judgement.board));
     }
+    parts.extend(judgement.board.doubts().iter().map(|doubt| format!("suspicious pass of {doubt}")));
     parts.join("; ")
 }
 

@@ -12,6 +12,7 @@ mod diff;
 mod doctor;
 mod down;
 mod env;
+mod gaming;
 mod generate;
 mod guard;
 mod handoff;

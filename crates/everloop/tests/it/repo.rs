@@ -40,7 +40,7 @@ fn an_agents_git_settings_run_nowhere_else() {
         "cat >evil <<'END'\n#!/bin/sh\necho \"$PPID $PWD\" >>'{}'\ncat\nEND\nchmod +x evil\nE=$PWD/evil\n\
          for k in filter.e.clean filter.e.smudge merge.e.driver core.fsmonitor diff.external core.sshCommand; do \
          git config $k \"$E\"; done\ngit config core.hooksPath .\nfor h in post-checkout reference-transaction; do cp \
-         evil $h; done\necho '* filter=e merge=e' >.gitattributes\necho yes >done\nrm -f '{}'",
+         evil $h; done\necho '* filter=e merge=e' >.git/info/attributes\necho yes >done\nrm -f '{}'",
         proof.display(),
         proof.display()
     );

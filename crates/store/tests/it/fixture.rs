@@ -31,6 +31,7 @@ fn spec() -> LoopSpec {
             timeout: Duration::from_secs(600),
             weight: 2,
             pin: "abc".into(),
+            proof: everloop_core::test_evidence::Proof::default(),
         }],
         agent: AgentSpec {
             name: "claude".into(),
@@ -49,6 +50,7 @@ fn spec() -> LoopSpec {
             setup: Some("npm ci".into()),
             include_dirty: false,
             protect: vec!["tests/**".into()],
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },

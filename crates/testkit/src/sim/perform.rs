@@ -233,6 +233,7 @@ impl World {
                 millis: 10,
                 output: String::new(),
                 fingerprint: n as u64 + 1,
+                reference: None,
             });
         }
         Scoreboard(rows)

@@ -9,6 +9,7 @@ use everloop_core::ids::LoopId;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::op::Amendment;
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::test_evidence::Proof;
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 use super::agent::{Kind, Script};
@@ -191,7 +192,7 @@ fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
 /// A check of this name.
 pub(super) fn check(name: String) -> CheckSpec {
     let (run, timeout) = (format!("./{name}"), Duration::from_secs(60));
-    CheckSpec { name, run, timeout, weight: 1, pin: String::new() }
+    CheckSpec { name, run, timeout, weight: 1, pin: String::new(), proof: Proof::default() }
 }
 
 /// The spec of a simulated loop.
@@ -215,6 +216,7 @@ pub fn spec(checks: u32) -> LoopSpec {
             setup: None,
             include_dirty: false,
             protect: vec!["checks/**".to_owned()],
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         },

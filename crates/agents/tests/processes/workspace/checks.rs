@@ -9,6 +9,7 @@ use everloop_agents::job::{self, ShimProgram};
 use everloop_agents::protect;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
+use everloop_core::test_evidence::Proof;
 use libtest_mimic::Failed;
 
 use super::Case;
@@ -29,12 +30,26 @@ pub const CASES: &[Case] = &[
 
 fn check(run: &str) -> CheckSpec {
     let timeout = Duration::from_secs(60);
-    CheckSpec { name: "it".to_owned(), run: run.to_owned(), timeout, weight: 1, pin: String::new() }
+    CheckSpec {
+        name: "it".to_owned(),
+        run: run.to_owned(),
+        timeout,
+        weight: 1,
+        pin: String::new(),
+        proof: Proof::default(),
+    }
 }
 
 fn said(verdict: Verdict) -> Scoreboard {
-    let row =
-        CheckResult { name: "it".to_owned(), verdict, weight: 1, millis: 0, output: String::new(), fingerprint: 0 };
+    let row = CheckResult {
+        name: "it".to_owned(),
+        verdict,
+        weight: 1,
+        millis: 0,
+        output: String::new(),
+        fingerprint: 0,
+        reference: None,
+    };
     Scoreboard(vec![row])
 }
 

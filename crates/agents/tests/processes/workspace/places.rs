@@ -184,6 +184,8 @@ async fn checks_own_files() -> Done {
     .await?;
     ensure!(made.violations == ["sub/check.sh"], "{made:?}");
     let cwd = workspace.check_out_verify(made.commit.as_deref()).await?;
+    ensure!(protect::pin_holds(&pins[0], runs[0], &cwd).is_ok(), "the person's version is laid over the work");
+    put(&cwd, "check.sh", "exit 0\n");
     ensure!(protect::pin_holds(&pins[0], runs[0], &cwd).is_err());
     ensure!(protect::pin_holds(&pins[1], runs[1], &cwd).is_ok());
     Ok(())
@@ -274,6 +276,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         setup: None,
         include_dirty: false,
         protect: Vec::new(),
+        judge: everloop_core::judge_files::JudgeFiles::default(),
         cache: Vec::new(),
         origin: None,
     };

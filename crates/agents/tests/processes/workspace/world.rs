@@ -92,6 +92,7 @@ impl World {
             setup: None,
             include_dirty: false,
             protect: vec!["tests/**".to_owned()],
+            judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
             origin: None,
         }

@@ -83,7 +83,7 @@ impl Checkout {
                 return Ok(Merged::Refused(format!("it conflicts with the branch in {}", paths.join(", "))));
             }
         };
-        let violations = remote.violations(&target, &commit, &self.state.spec.wanted.workspace.protect).await;
+        let violations = remote.violations(&target, &commit, &self.state.spec.wanted.workspace).await;
         let violations = violations.map_err(|e| full_text(&e))?;
         if !violations.is_empty() {
             return Ok(Merged::Refused(format!("it changes protected files: {}", violations.join(", "))));

@@ -200,7 +200,8 @@ pub(super) async fn complete(
         _ => (cwd.clone(), PathBuf::new()),
     };
     let runs = spec.checks.iter().map(|c| c.run.as_str());
-    let named = protect::files_of_checks(runs, &root, &below);
+    let named = protect::files_of_checks(runs.clone(), &root, &below);
+    spec.workspace.judge = protect::judge_files(runs, &root, &below);
     warn_uncommitted(&spec, dir, &cwd, ui);
     // The checks' own files come first, so that an exception in the configuration can still name
     // one.

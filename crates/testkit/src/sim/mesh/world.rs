@@ -375,6 +375,7 @@ impl World {
             millis: 1,
             output: String::new(),
             fingerprint: 0,
+            reference: None,
         };
         Scoreboard((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
     }
