@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::immune::{DOC, FLEET, Immune};
+use everloop_core::mesh::keys::read_loop;
 use everloop_core::mesh::node::{
     BeatReply, Hint, HubAway, HubCalls, HubResult, Listed, LoopDoc, NODE, NodeStatus, Wish,
 };
 use everloop_core::mesh::reconcile::Sign;
-use everloop_core::mesh::{KIND, MeshLoop, OpenTask};
+use everloop_core::mesh::{KIND, OpenTask};
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use everloop_store::mirror::{Mirror, MirrorError};
@@ -16,6 +17,7 @@ use everloop_store::{Error, Ledger, Postgres, StateName, TaskFilter, TaskOwner, 
 use serde_json::json;
 
 use super::host::Host;
+use crate::node_keys::FormerKey;
 use crate::supervisor::mirror::{SCORES, open_for_hub};
 
 /// Free tasks that are listed: among more, other nodes take those that are not seen.
@@ -28,7 +30,15 @@ impl Host {
     fn call<T>(&mut self, work: impl FnOnce(&mut Postgres) -> Result<T, Error>) -> HubResult<Result<T, Refusal>> {
         let hub = match &mut self.hub {
             Some(hub) => hub,
-            None => self.hub.insert(self.membership.open().map_err(|failure| HubAway(failure.message))?),
+            None => {
+                let mut hub = self.membership.open().map_err(|failure| HubAway(failure.message))?;
+                if !self.announced {
+                    let announced = self.keys.announce(&mut hub, FormerKey::Keep);
+                    announced.map_err(|failure| HubAway(failure.message))?;
+                    self.announced = true;
+                }
+                self.hub.insert(hub)
+            }
         };
         let answer = match work(hub) {
             Ok(answer) => Ok(answer),
@@ -123,10 +133,9 @@ impl HubCalls for Host {
 
     fn loops(&mut self, ids: &[LoopId]) -> HubResult<Vec<LoopDoc>> {
         let docs = self.read(|hub| hub.docs_named(KIND, &keys(ids)))?;
-        let read = |doc: everloop_store::DocRow| LoopDoc {
-            state: MeshLoop::read(&doc.body),
-            id: LoopId::new(doc.key),
-            version: doc.version,
+        let read = |doc: everloop_store::DocRow| {
+            let id = LoopId::new(doc.key);
+            LoopDoc { state: read_loop(&id, &doc.body, self), id, version: doc.version }
         };
         Ok(docs.into_iter().map(read).collect())
     }
