@@ -9,6 +9,7 @@
 //! - [`offline`]: what a node does while the hub is unreachable
 //! - [`leader_lease`]: for how long a node may regard itself as the leader
 //! - [`reconcile`]: tasks that no loop looks after, and silent nodes
+//! - [`keys`]: signatures of loops and reports, and the keys that a node trusts
 //!
 //! Each check that fails becomes a task. The node that takes it works on it as on a loop of its
 //! own, pushes the result, and reports it. The leader merges one result after the other, runs all
@@ -18,6 +19,7 @@
 
 pub mod budget;
 pub mod eligibility;
+pub mod keys;
 pub mod leader;
 pub mod leader_lease;
 pub mod node;
@@ -42,8 +44,8 @@ use crate::time::Time;
 /// Kind of the documents in which such loops are kept.
 pub const KIND: &str = "mesh";
 /// Version of the document. A newer one is refused, never guessed at. Version 2 added usage and
-/// reservations.
-pub const VERSION: u32 = 2;
+/// reservations, version 3 signatures.
+pub const VERSION: u32 = 3;
 /// Landings that are listed; older ones stand on the branch.
 const LANDED_LISTED: usize = 50;
 /// What is remembered of a refusal, for the next attempt.
@@ -79,6 +81,9 @@ pub struct MeshLoop {
     pub name: String,
     /// What it is to do.
     pub spec: MeshSpec,
+    /// The same as the key that made the loop signed it; `None` before version 3.
+    #[serde(default)]
+    pub signed: Option<keys::Made>,
     /// When it was made.
     pub created_at: Time,
     /// The end of the loop was requested.
@@ -230,6 +235,7 @@ impl MeshLoop {
             id,
             name,
             spec,
+            signed: None,
             created_at: now,
             stop: false,
             judged: None,

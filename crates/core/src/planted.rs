@@ -67,6 +67,9 @@ pub enum Bug {
     KeepsWhatIsStuck,
     TakesWhileHeld,
     AnswersStayLocal,
+    BelievesChangedLoops,
+    BelievesForgedReports,
+    TrustListIgnored,
     QuarantineIgnored,
     CapOffByOne,
     ChargesWithoutComparison,
@@ -134,6 +137,9 @@ pub const MESH: &[Bug] = &[
     Bug::KeepsWhatIsStuck,
     Bug::TakesWhileHeld,
     Bug::AnswersStayLocal,
+    Bug::BelievesChangedLoops,
+    Bug::BelievesForgedReports,
+    Bug::TrustListIgnored,
 ];
 
 /// Those about one machine.

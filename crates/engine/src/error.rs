@@ -221,6 +221,10 @@ impl From<everloop_store::Error> for Failure {
                 .hint("check user, password and database in the address; rights: everloop mesh hub init --print-sql"),
             Ledger::BadUrl { .. } => Self { code: Code::BadConfig, ..failure }
                 .hint("write `postgres://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full`"),
+            Ledger::Unverified { .. } => Self { code: Code::BadConfig, ..failure }.hint(
+                "add `sslmode=verify-full` to the address and join again: everloop mesh join; `--insecure-hub` accepts \
+                 that anything on the way can read and change all of it",
+            ),
             Ledger::OtherHub { .. } | Ledger::SetBack { .. } => Self { code: Code::NeedsPerson, ..failure }
                 .hint("find out what changed the database before any node goes on; nothing was written to it"),
             Ledger::Damaged(_) => {

@@ -10,9 +10,10 @@
 //! - [`hold`]: freezes by a person; [`immune`]: quarantine rules; [`record`]: stored states, and
 //!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns;
 //!   [`replay`]: whether states follow from the journal
-//! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in;
-//!   [`projects`]: the configuration of folders, as typed answers; [`trust`]: the one in force;
-//!   [`account`]: variables of accounts; [`caller`]: the person or agent that acts
+//! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in,
+//!   [`node_keys`]: its keys there; [`projects`]: the configuration of folders, as typed answers;
+//!   [`trust`]: the one in force; [`account`]: variables of accounts; [`caller`]: the person or
+//!   agent that acts
 //! - [`isolation`]: what a loop's commands may reach on this machine
 //! - [`figures`], [`telemetry`], [`port`], [`token`]: what a supervisor publishes, and where
 //! - [`error`]: failures with hints and exit codes; [`diagnostic`]: mistakes in files; [`text`],
@@ -32,6 +33,7 @@ pub mod install;
 pub mod isolation;
 pub mod mailbox;
 pub mod membership;
+pub mod node_keys;
 pub mod notifiers;
 pub mod port;
 pub mod projects;

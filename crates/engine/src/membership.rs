@@ -21,7 +21,27 @@ pub struct Membership {
     /// Tasks that the node works on at once.
     #[serde(rename = "slots")]
     pub max_parallel_turns: u32,
-    url: String,
+    #[serde(flatten)]
+    address: HubAddress,
+}
+
+/// Where a hub is, as a person wrote it. It may hold a password: it goes nowhere but into the
+/// connection and a private file.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct HubAddress {
+    #[serde(rename = "url")]
+    pub text: String,
+    /// The person accepts a hub beyond this machine whose identity is not verified.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
+}
+
+impl HubAddress {
+    /// The address, read.
+    pub fn url(&self) -> Result<Url, Failure> {
+        let url = Url::parse(&self.text)?;
+        Ok(if self.unverified { url.accept_unverified() } else { url })
+    }
 }
 
 impl std::fmt::Debug for Membership {
@@ -31,11 +51,11 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Joins the hub at `url`, which must be there, under `node`.
-    pub fn new(url: &str, node: NodeId, max_parallel_turns: u32) -> Result<Self, Failure> {
-        let options = HubOptions { url: Url::parse(url)?, clock: HubClock::Hub, hub: None };
+    /// Joins the hub at `address`, which must be there, under `node`.
+    pub fn new(address: HubAddress, node: NodeId, max_parallel_turns: u32) -> Result<Self, Failure> {
+        let options = HubOptions { url: address.url()?, clock: HubClock::Hub, hub: None };
         let hub = Postgres::open(options)?.id().to_owned();
-        Ok(Self { node, hub, max_parallel_turns, url: url.to_owned() })
+        Ok(Self { node, hub, max_parallel_turns, address })
     }
 
     /// Reads the state folder's membership; `None` when it belongs to no mesh.
@@ -74,22 +94,22 @@ impl Membership {
 
     /// The current time by the hub's clock.
     pub fn hub_now(&self) -> Result<Time, Failure> {
-        Ok(Time(clock::machine_now().0 + Postgres::probe(&Url::parse(&self.url)?)?.clock_offset_ms))
+        Ok(Time(clock::machine_now().0 + Postgres::probe(&self.address.url()?)?.clock_offset_ms))
     }
 
     /// Listens for hints of other nodes until `heard` returns false, or the hub is away.
     pub fn listen(&self, heard: impl FnMut(&str) -> bool + Send) -> Result<(), Failure> {
-        Ok(listen(&Url::parse(&self.url)?, heard)?)
+        Ok(listen(&self.address.url()?, heard)?)
     }
 
     /// Opens whatever hub is at the address: one that was lost and created anew has another id.
     pub fn open_any(&self) -> Result<Postgres, Failure> {
-        Ok(Postgres::open(HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: None })?)
+        Ok(Postgres::open(HubOptions { url: self.address.url()?, clock: HubClock::Hub, hub: None })?)
     }
 
     /// Opens the hub with the known id.
     pub fn open(&self) -> Result<Postgres, Failure> {
-        let options = HubOptions { url: Url::parse(&self.url)?, clock: HubClock::Hub, hub: Some(self.hub.clone()) };
+        let options = HubOptions { url: self.address.url()?, clock: HubClock::Hub, hub: Some(self.hub.clone()) };
         Ok(Postgres::open(options)?)
     }
 }

@@ -92,6 +92,16 @@ impl StateFolder {
         self.root.join("hub.json")
     }
 
+    /// The key pair of this node of a mesh.
+    pub fn mesh_key(&self) -> PathBuf {
+        self.root.join("mesh-key.json")
+    }
+
+    /// The keys that this node of a mesh trusts.
+    pub fn mesh_trust(&self) -> PathBuf {
+        self.root.join("mesh-trust.json")
+    }
+
     /// Clones of shared repositories, and the claims of a node.
     pub fn mesh(&self) -> PathBuf {
         self.root.join("mesh")

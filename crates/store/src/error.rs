@@ -101,6 +101,12 @@ pub enum Error {
     /// The address of a hub is invalid. Never shows the address: it may contain a password.
     #[error("the address of the hub cannot be used: {why}")]
     BadUrl { why: String },
+    /// The hub is beyond this machine, and anything between could pose as it.
+    #[error("the hub at {url} is beyond this machine, and its address does not ask to verify its identity")]
+    Unverified {
+        /// Without its password.
+        url: String,
+    },
     /// A stored row is not what everloop writes.
     #[error("{what} in the ledger cannot be read: {why}")]
     Unreadable { what: String, why: String },
@@ -126,6 +132,7 @@ impl Error {
             | Error::OtherHub { .. }
             | Error::SetBack { .. }
             | Error::BadUrl { .. }
+            | Error::Unverified { .. }
             | Error::Unreadable { .. } => None,
         }
     }

@@ -10,11 +10,14 @@
 //! - [`shell`]: read, decide, commit, then perform: the supervisor's steps over any ledger
 //! - [`rows`]: row types and filters of reads
 //! - [`error`]: the errors of all ledgers
+//! - [`key_pair`]: the keys of nodes; `key_file`: files with secrets
 //! - `task`, `leader`: the rules that every ledger shares, pure
 //!
 //! All ledgers give the same answers to the same operations; `tests/it/story.rs` verifies it.
 
 pub mod error;
+mod key_file;
+pub mod key_pair;
 mod leader;
 pub mod mirror;
 pub mod model;

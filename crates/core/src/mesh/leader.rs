@@ -189,7 +189,7 @@ pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<Le
         } else if room > 0 {
             room -= 1;
             made += 1;
-            let task = Box::new(task(state, check, &failing.output, made, now));
+            let task = Box::new(task(state, check, made, now));
             steps.push(LeaderStep::Open { task, check: check.clone() });
         }
     }
@@ -251,7 +251,12 @@ pub fn overdue(rows: &[TaskRow], hub_now: Time) -> Vec<(TaskId, Fence)> {
     rows.iter().filter(over).map(|row| (row.task.id.clone(), row.fence)).collect()
 }
 
-fn task(state: &MeshLoop, check: &str, output: &str, number: u32, now: Time) -> NewTask {
+/// What an agent gets to read about a check. A node makes it again from the signed document,
+/// because the text of a task in the hub is not signed.
+pub fn prompt(state: &MeshLoop, check: &str) -> String {
+    let results = state.judged.iter().flat_map(|judged| &judged.board.0);
+    let output = results.filter(|result| result.name == check).map(|result| result.output.as_str()).next();
+    let output = output.unwrap_or_default();
     let from = output.char_indices().rev().nth(OUTPUT_CHARS).map_or(0, |(at, _)| at);
     let mut prompt = format!("Make the check `{check}` pass, and break none that passes.\n");
     let mut quote = |about: &str, text: &str| {
@@ -262,12 +267,21 @@ fn task(state: &MeshLoop, check: &str, output: &str, number: u32, now: Time) -> 
     };
     quote("Its output now", &output[from..]);
     quote("The last attempt at it came to nothing", state.notes.get(check).map_or("", String::as_str));
+    prompt
+}
+
+/// The title of the task for a check.
+pub fn title(check: &str) -> String {
+    format!("make `{check}` pass")
+}
+
+fn task(state: &MeshLoop, check: &str, number: u32, now: Time) -> NewTask {
     NewTask {
         id: TaskId::of_loop(&state.id, number),
         owner: Some(state.id.clone()),
         kind: "batch".to_owned(),
-        title: format!("make `{check}` pass"),
-        prompt,
+        title: title(check),
+        prompt: prompt(state, check),
         priority: 0,
         deps: Vec::new(),
         author: "everloop".to_owned(),

@@ -8,6 +8,7 @@
 //!   holds; `take`: new ones
 //! - `offline`: while the hub is away; `eligibility`: whether the node is eligible for tasks, and
 //!   the record of the fleet
+//! - `distrust`: what is not signed, or not by a trusted key
 //! - `leader`: loops, merges; `upkeep`: what no loop looks after; `tickets`: what people have to
 //!   know
 //! - [`effects`]: what a node can make happen; [`event`]: what it reports
@@ -16,6 +17,7 @@
 //! and the replica are read again, and everything else is found out at the hub.
 
 mod claims;
+mod distrust;
 pub mod effects;
 mod eligibility;
 pub mod event;
@@ -36,6 +38,7 @@ pub use effects::{
 };
 pub use event::{NodeEvent, Weight};
 
+use self::distrust::Distrusted;
 use self::eligibility::Eligibility;
 use self::leader::{LoopCache, PendingLanding};
 use super::leader_lease::{self, LeaderLease};
@@ -117,6 +120,7 @@ pub struct MeshNode {
     /// After the hub was away, no task is taken before this: nodes begin one after the other.
     claim_at: Time,
     eligibility: Eligibility,
+    distrusted: Distrusted,
     cache: LoopCache,
     /// Loops for which an action is under way.
     judging: BTreeSet<LoopId>,
@@ -171,6 +175,7 @@ impl MeshNode {
             remembered_at: NEVER,
             claim_at: NEVER,
             eligibility: Eligibility::default(),
+            distrusted: Distrusted::default(),
             cache: LoopCache::default(),
             judging: BTreeSet::new(),
             retry_at: BTreeMap::new(),
@@ -206,6 +211,9 @@ impl MeshNode {
 
     fn round(&mut self, fx: &mut impl NodeEffects) {
         let now = fx.now();
+        if fx.reload_trust() {
+            self.look_again();
+        }
         // The first call to a hub that was away is a heartbeat; its answer carries the hub's time.
         let calls_again = self.connection.is_broken() && fx.wall() >= self.call_at;
         if calls_again || now >= self.beat_at {

@@ -168,8 +168,8 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     };
     let Op::SaveDoc { body, .. } = &batch[1] else { unreachable!("it was just seen") };
     assert_eq!(MeshLoop::read(body), Ok(state));
-    let said = |version: &str| body.replacen("\"version\":2", &format!("\"version\":{version}"), 1);
-    assert!(MeshLoop::read(&said("3")).is_err_and(|why| why.contains("newer")));
+    let said = |version: &str| body.replacen("\"version\":3", &format!("\"version\":{version}"), 1);
+    assert!(MeshLoop::read(&said("4")).is_err_and(|why| why.contains("newer")));
     assert!(MeshLoop::read(&said("1")).is_ok_and(|state| state.version == VERSION), "an older one is written anew");
 }
 

@@ -298,14 +298,16 @@ pub fn weight(node: &NodeId, task: &TaskId) -> u64 {
 /// The loop with which a node works on a task: its check, and those that pass already, so that
 /// nothing is broken. `None` when the loop does not know the task any more, or has no reservation
 /// for this attempt yet. `nodes`: among how many the rate of an account is shared; an attempt keeps
-/// the part with which it began.
+/// the part with which it began. Everything in it comes from the loop, which is signed; the task
+/// only says which check it is.
 pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) -> Option<LoopSpec> {
     let check = state.check_of(&task.task.id)?;
     let reservation = state.reservation(&task.task.id, fence)?;
     let judged = state.judged.as_ref()?;
     let passing = judged.board.passing();
     let mut spec = state.spec.wanted.clone();
-    spec.goal = format!("{}\n\n{}", spec.goal, task.task.prompt);
+    let about = super::leader::prompt(state, check);
+    spec.goal = format!("{}\n\n{about}", spec.goal);
     spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
     spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
     spec.guard.budget = reservation;

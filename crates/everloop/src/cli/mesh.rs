@@ -1,15 +1,19 @@
 //! `everloop mesh`: several nodes that work on the same loops. Here: these loops; `nodes`: the
-//! machines; `join`, `leave`: this one; `hub`: the database that they share.
+//! machines; `join`, `leave`: this one; `trust`: keys; `hub`: the database that they share.
 
 use std::collections::BTreeMap;
 
+use everloop_core::ids::NodeId;
 use everloop_core::mesh::eligibility::{self, ACCOUNT, Limited};
+use everloop_core::mesh::keys::{Keyring, read_loop, sealed};
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
 use everloop_core::why;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::immune;
-use everloop_store::{Error, Ledger, Postgres};
+use everloop_engine::membership::Membership;
+use everloop_engine::node_keys::NodeKeys;
+use everloop_store::{Error, Ledger, Postgres, Tickets};
 use serde_json::json;
 
 use super::VerbSession;
@@ -22,9 +26,10 @@ mod hub;
 mod join;
 mod leave;
 mod nodes;
+mod trust;
 
 const HELP: &str = "Examples:
-  EVERLOOP_HUB_URL=postgres://node:…@db.example.com/loops everloop mesh join && everloop up
+  EVERLOOP_HUB_URL='postgres://node:…@db.example.com/loops?sslmode=verify-full' everloop mesh join && everloop up
   everloop run \"GOAL\" --check 'CMD' --agent claude --mesh
   everloop mesh show k3f9
 
@@ -67,24 +72,30 @@ enum What {
     Join(join::JoinArgs),
     /// Remove this node from its mesh
     Leave(leave::LeaveArgs),
+    /// List the keys of the mesh, and trust them or not
+    Trust(trust::TrustArgs),
+    /// Show what nodes would run of a loop, and sign it as it stands in the hub
+    Sign(trust::SignArgs),
     /// Create, check or migrate the hub of a mesh, in PostgreSQL
     Hub(hub::HubArgs),
 }
 
 pub fn mesh(args: &MeshArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
-        What::List => list(&session.hub()?.1, session),
+        What::List => list(session),
         What::Show { id } => {
-            let (_, hub) = session.hub()?;
+            let (membership, hub) = session.hub()?;
             let (_, state) = find(&hub, id)?;
-            show(&hub, &state, session)
+            show(&hub, &state, &signature(&hub, &membership, &state, session)?, session)
         }
-        What::Stop { id } => stop(&mut session.hub()?.1, id, session),
+        What::Stop { id } => stop(id, session),
         What::Nodes => nodes::nodes(session),
         What::Drain(args) => nodes::drain(args, session),
         What::Remove(args) => nodes::remove(args, session),
         What::Join(args) => join::join(args, session),
         What::Leave(args) => leave::leave(args, session),
+        What::Trust(args) => trust::trust(args, session),
+        What::Sign(args) => trust::sign(args, session),
         What::Hub(args) => hub::hub(args, session),
     }
 }
@@ -98,22 +109,47 @@ fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
     Ok((doc.version, state))
 }
 
-fn list(hub: &Postgres, session: &VerbSession) -> Result<Code, Failure> {
+/// The key that signed a loop, and why this node runs nothing of it, if that is so.
+struct Signature {
+    signer: Option<String>,
+    distrust: Option<String>,
+}
+
+fn signature(
+    hub: &Postgres,
+    membership: &Membership,
+    state: &MeshLoop,
+    session: &VerbSession,
+) -> Result<Signature, Failure> {
+    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
+    let signer = state.signed.as_ref().map(|made| {
+        let node = keys.trust().node_of(&made.seal.key).map_or("an unknown node", NodeId::as_str);
+        format!("{} of {}", made.seal.key.fingerprint(), clean(node))
+    });
+    let doc = hub.doc(KIND, state.id.as_str())?;
+    let fault = doc.and_then(|doc| read_loop(&state.id, &doc.body, &keys).err());
+    Ok(Signature { signer, distrust: fault.map(|fault| fault.to_string()) })
+}
+
+fn list(session: &VerbSession) -> Result<Code, Failure> {
+    let (membership, hub) = session.hub()?;
+    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
     let mut all = Vec::new();
     for doc in hub.docs(KIND)? {
         let Ok(state) = MeshLoop::read(&doc.body) else { continue };
         let (passing, total) = checks(&state);
+        let runs = state.ended.is_some() || read_loop(&state.id, &doc.body, &keys).is_ok();
         table.row([
-            state.id.to_string(),
-            label(&state).to_owned(),
+            clean(state.id.as_str()),
+            if runs { label(&state).to_owned() } else { format!("{}, not trusted here", label(&state)) },
             format!("{passing}/{total}"),
             state.open.len().to_string(),
             state.landed_count.to_string(),
             clean(&state.spec.wanted.goal),
         ]);
         all.push(json!({ "id": state.id, "state": label(&state), "passing": passing, "checks": total,
-            "open": state.open.len(), "landed": state.landed_count, "goal": state.spec.wanted.goal }));
+            "open": state.open.len(), "landed": state.landed_count, "goal": state.spec.wanted.goal, "trusted": runs }));
     }
     let mut lines = table.lines(session.ui.width());
     if all.is_empty() {
@@ -142,7 +178,7 @@ fn label(state: &MeshLoop) -> &'static str {
     }
 }
 
-fn show(hub: &Postgres, state: &MeshLoop, session: &VerbSession) -> Result<Code, Failure> {
+fn show(hub: &Postgres, state: &MeshLoop, signature: &Signature, session: &VerbSession) -> Result<Code, Failure> {
     let rows: Vec<TaskRow> = state
         .open
         .iter()
@@ -152,13 +188,8 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &VerbSession) -> Result<Code,
         .flatten()
         .collect();
     let (passing, total) = checks(state);
-    let mut lines = vec![
-        format!("Loop      {} ({})", state.id, clean(&state.name)),
-        format!("Goal      {}", clean(&state.spec.wanted.goal)),
-        format!("State     {}{}", label(state), state.ended.as_ref().map_or(String::new(), |end| format!(": {end}"))),
-        format!("Work      {} on {}", clean(&state.spec.branch), clean(&state.spec.remote)),
-        format!("Checks    {passing} of {total} pass on the branch"),
-    ];
+    let mut lines = about(state, signature);
+    lines.push(format!("Checks    {passing} of {total} pass on the branch"));
     for result in state.judged.iter().flat_map(|judged| &judged.board.0) {
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
     }
@@ -179,6 +210,9 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &VerbSession) -> Result<Code,
         ));
     }
     lines.extend(view::lines(&record, &look, |_| true));
+    for ticket in hub.tickets(Tickets::Open)?.iter().filter(|ticket| ticket.owner.as_ref() == Some(&state.id)) {
+        lines.push(format!("Ticket    mesh:{} {}", ticket.id, clean(&ticket.text)));
+    }
     for row in &rows {
         lines.push(format!("Task      {} {}: {}", clean(row.task.id.as_str()), holder(row), clean(&row.task.title)));
     }
@@ -192,10 +226,27 @@ fn show(hub: &Postgres, state: &MeshLoop, session: &VerbSession) -> Result<Code,
     }
     session.ui.answer(
         &lines,
-        &json!({ "loop": state, "tasks": rows, "limited": limited,
+        &json!({ "loop": state, "tasks": rows, "limited": limited, "distrust": signature.distrust,
         "quarantine": view::as_json(&record, look.now) }),
     )?;
     Ok(Code::Ok)
+}
+
+/// What a loop is, and by which key.
+fn about(state: &MeshLoop, signature: &Signature) -> Vec<String> {
+    let ended = state.ended.as_ref().map_or(String::new(), |end| format!(": {end}"));
+    let signer = signature.signer.as_deref().map_or("by no key".to_owned(), |key| format!("by {key}"));
+    let mut lines = vec![format!("Loop      {} ({})", clean(state.id.as_str()), clean(&state.name))];
+    if let Some(why) = &signature.distrust {
+        lines.push(format!("Refused   this node runs and believes nothing of it: {}", clean(why)));
+    }
+    lines.extend([
+        format!("Goal      {}", clean(&state.spec.wanted.goal)),
+        format!("State     {}{ended}", label(state)),
+        format!("Work      {} on {}", clean(&state.spec.branch), clean(&state.spec.remote)),
+        format!("Signed    {signer}"),
+    ]);
+    lines
 }
 
 /// The loop's accounts that are limited now.
@@ -216,16 +267,18 @@ fn holder(row: &TaskRow) -> String {
     }
 }
 
-fn stop(hub: &mut Postgres, id: &str, session: &VerbSession) -> Result<Code, Failure> {
+fn stop(id: &str, session: &VerbSession) -> Result<Code, Failure> {
+    let (membership, mut hub) = session.hub()?;
+    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
     // The leader writes it often; then it is read again.
     for _ in 0..MAX_CONFLICT_RETRIES {
-        let (version, mut state) = find(hub, id)?;
+        let (version, mut state) = find(&hub, id)?;
         if state.ended.is_some() {
             return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
         }
         state.stop = true;
         let note = format!("{} wants it to stop", super::message::send::person());
-        match hub.transact(session.now(), &state.save(version, &[note])) {
+        match hub.transact(session.now(), &sealed(state.save(version, &[note]), &keys)) {
             Err(Error::Refused(Refusal::Conflict { .. })) => {}
             other => {
                 other?;

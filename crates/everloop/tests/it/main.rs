@@ -31,6 +31,7 @@ mod mesh_hub;
 mod mesh_join;
 mod mesh_leave;
 mod mesh_nodes;
+mod mesh_trust;
 mod message;
 mod message_comment;
 mod notify;

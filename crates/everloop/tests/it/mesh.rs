@@ -11,20 +11,20 @@ use serde_json::Value;
 use crate::env::{Background, Env, get};
 
 /// The work of an agent: writes the file that the check of its task wants.
-const WORKER: &str = r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
+pub const WORKER: &str = r#"file=$(sed -n 's/^Make the check .*\(done\/[a-z0-9]*\).*/\1/p' "$EVERLOOP_PROMPT_FILE" | head -1)
 mkdir -p done && echo "$EVERLOOP_TURN" > "$file""#;
 
 /// A person's machine, a hub, a remote and nodes.
-struct Fleet {
+pub struct Fleet {
     /// Name of the hub's database.
-    database: String,
-    operator: Env,
-    nodes: Vec<Node>,
+    pub database: String,
+    pub operator: Env,
+    pub nodes: Vec<Node>,
 }
 
-struct Node {
-    env: Env,
-    up: Option<Background>,
+pub struct Node {
+    pub env: Env,
+    pub up: Option<Background>,
 }
 
 impl Node {
@@ -35,14 +35,23 @@ impl Node {
         Self { env, up: None }
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         self.up = Some(self.env.spawn(&["up", "--listen", "off"]));
     }
 }
 
 impl Fleet {
-    /// A hub, a remote with one commit, and so many nodes that are not started yet.
-    fn new(nodes: usize) -> Self {
+    /// A hub, a remote with one commit, and so many nodes that are not started yet. All trust each
+    /// other.
+    pub fn new(nodes: usize) -> Self {
+        let fleet = Self::strangers(nodes);
+        let all = fleet.nodes.iter().map(|node| &node.env).chain([&fleet.operator]);
+        all.for_each(|env| drop(env.run(&["mesh", "trust", "--all"]).ok()));
+        fleet
+    }
+
+    /// The same; each trusts only itself.
+    pub fn strangers(nodes: usize) -> Self {
         let url = &server().database();
         let operator = Env::new().git().var("EVERLOOP_HUB_URL", url);
         operator.run(&["mesh", "hub", "init"]).ok();
@@ -61,7 +70,7 @@ impl Fleet {
 
     /// Hands a loop with these checks to the mesh.
     #[track_caller]
-    fn run(&self, agent: &str, checks: &[String]) -> String {
+    pub fn run(&self, agent: &str, checks: &[String]) -> String {
         let script = self.operator.script("../agent.sh", agent);
         let command = format!("sh {script}");
         let mut args =
@@ -75,13 +84,13 @@ impl Fleet {
 
     /// The loop as the hub knows it.
     #[track_caller]
-    fn show(&self, id: &str) -> Value {
+    pub fn show(&self, id: &str) -> Value {
         self.operator.run(&["mesh", "show", id, "--json"]).ok().json()
     }
 
     /// Waits until the loop is over, and returns its end.
     #[track_caller]
-    fn end_of(&self, id: &str) -> Value {
+    pub fn end_of(&self, id: &str) -> Value {
         let over = || Some(self.show(id)["loop"].clone()).filter(|state| !state["ended"].is_null());
         let ended = try_wait_for(Duration::from_secs(120), over);
         ended.unwrap_or_else(|| panic!("it does not end: {:#}\n{}", self.show(id), self.logs()))
@@ -94,7 +103,7 @@ impl Fleet {
     }
 
     /// Runs git in the shared repository.
-    fn git(&self, args: &[&str]) -> String {
+    pub fn git(&self, args: &[&str]) -> String {
         let bare = self.operator.project().join("../shared.git");
         let all: Vec<&str> =
             ["-C", bare.to_str().expect("a plain path")].into_iter().chain(args.iter().copied()).collect();
@@ -103,7 +112,7 @@ impl Fleet {
 
     /// Every task that landed is on the branch once, and every check's file is there.
     #[track_caller]
-    fn proved(&self, id: &str, checks: usize) {
+    pub fn proved(&self, id: &str, checks: usize) {
         let state = self.end_of(id);
         assert_eq!(state["ended"]["is"], "reached", "{state:#}");
         let mut trailers = self.trailers(id);
@@ -117,13 +126,14 @@ impl Fleet {
         }
     }
 
-    fn logs(&self) -> String {
+    pub fn logs(&self) -> String {
         let log = |node: &Node| std::fs::read_to_string(node.env.state().join("everloop.log")).unwrap_or_default();
         self.nodes.iter().map(log).collect()
     }
 }
 
-fn files(n: usize) -> Vec<String> {
+/// Checks that want so many files.
+pub fn files(n: usize) -> Vec<String> {
     (0..n).map(|i| format!("test -f done/{i}")).collect()
 }
 

@@ -127,7 +127,7 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     operator.git_run(&["remote", "add", "origin", "../shared.git"]);
     operator.run(&["mesh", "join", "--name", "desk"]).ok();
     let node = Env::new().var("EVERLOOP_HUB_URL", &url).fast(5);
-    node.run(&["mesh", "join", "--name", "n1"]).ok();
+    node.run(&["mesh", "join", "--name", "n1", "--trust", "desk"]).ok();
     node.run(&["task", "add", "of this machine alone"]).ok();
     let flag = operator.project().join("../flag");
     let script =

@@ -264,6 +264,7 @@ impl HubConnection {
 /// A new connection, which the caller has to drive, and whether it is encrypted.
 pub(super) async fn dial(url: &Url) -> Result<(Client, Driven, bool), Error> {
     let doing = "connect";
+    url.safe()?;
     let tls = Tls::new(&url.trust)?;
     let mut config = url.config.clone();
     config.application_name("everloop").connect_timeout(CONNECT_WITHIN);

@@ -11,6 +11,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0002_docs.sql"),
     include_str!("../../migrations/postgres/0003_functions.sql"),
     include_str!("../../migrations/postgres/0004_beat.sql"),
+    include_str!("../../migrations/postgres/0005_keys.sql"),
 ];
 
 /// The newest hub format known here, kept in `everloop.hub`.

@@ -16,6 +16,8 @@ use crate::Error;
 pub struct Url {
     pub(super) config: Config,
     pub(super) trust: TlsMode,
+    /// The person accepts a server whose identity is not verified.
+    unverified: bool,
     shown: String,
 }
 
@@ -115,7 +117,7 @@ impl Url {
             TlsMode::Prefer | TlsMode::Require | TlsMode::VerifyCa(_) | TlsMode::VerifyFull(_) => SslMode::Require,
         });
         let shown = shown(&config);
-        Ok(Self { config, trust, shown })
+        Ok(Self { config, trust, unverified: false, shown })
     }
 
     /// Which door it leads to.
@@ -143,6 +145,18 @@ impl Url {
             Host::Unix(_) => true,
             Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
         })
+    }
+
+    /// Accepts a server beyond this machine whose identity is not verified, as the person said.
+    #[must_use]
+    pub fn accept_unverified(self) -> Self {
+        Self { unverified: true, ..self }
+    }
+
+    /// Refuses a server that anything between it and this machine could pose as.
+    pub(super) fn safe(&self) -> Result<(), Error> {
+        let safe = self.is_local() || self.is_verified() || self.unverified;
+        if safe { Ok(()) } else { Err(Error::Unverified { url: self.shown.clone() }) }
     }
 
     /// Whether the certificate has to be for this host.
@@ -290,5 +304,19 @@ mod tests {
         assert_eq!(door("localhost:6543"), Door::Plain);
         assert!(parse("postgres://127.0.0.1/d").is_local() && parse("postgres://[::1]/d").is_local());
         assert!(!parse("postgres://db.example.com/d").is_local());
+        assert!(!parse("postgres://127.0.0.1,db.example.com/d").is_local(), "one of two is beyond");
+    }
+
+    #[test]
+    fn a_hub_beyond_this_machine_has_to_be_verified_unless_the_person_says_otherwise() {
+        let safe = |text: &str| parse(text).safe().is_ok();
+        for mode in ["", "?sslmode=require", "?sslmode=verify-ca", "?sslmode=disable", "?channel_binding=require"] {
+            let url = format!("postgres://u:s3cret@db.example.com/d{mode}");
+            let error = parse(&url).safe().unwrap_err().to_string();
+            assert!(error.contains("db.example.com") && !error.contains("s3cret"), "{error}");
+            assert!(parse(&url).accept_unverified().safe().is_ok());
+        }
+        assert!(safe("postgres://db.example.com/d?sslmode=verify-full") && safe("postgres://localhost/d"));
+        assert!(safe("postgres:///d?host=/run/postgresql"));
     }
 }

@@ -10,11 +10,8 @@
 //! Not covered: an older copy of ledger *and* key in place of the newer one.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use everloop_core::hex::hex;
 use everloop_core::ids::LoopId;
@@ -26,16 +23,13 @@ use sha2::{Digest, Sha256};
 
 use super::read::Query;
 use super::{Sqlite, read, sql};
-use crate::Error;
+use crate::{Error, key_file};
 
 /// A keyed hash.
 pub type MacBytes = [u8; 32];
 
 /// Rows held in memory at once.
 const CHUNK_ROWS: usize = 512;
-
-/// Keeps the drafts of threads of one process apart.
-static DRAWN: AtomicU64 = AtomicU64::new(0);
 
 /// The key of a ledger's chain.
 #[derive(Clone)]
@@ -79,19 +73,9 @@ impl ChainKey {
         }
         let path = path_of(ledger);
         let failed = |source: std::io::Error| Error::Open { path: path.clone(), source: source.into() };
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|e| failed(std::io::Error::other(e.to_string())))?;
+        let key = key_file::draw().map_err(failed)?;
         let text = json!({ "version": 1, "from": read::last_seq(conn)? + 1, "key": hex(&key) }).to_string();
-        let number = DRAWN.fetch_add(1, Ordering::Relaxed);
-        let aside = path.with_extension(format!("key.{}-{number}", std::process::id()));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside).map_err(failed)?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        let placed = written.and_then(|()| place(&aside, &path));
-        match std::fs::remove_file(&aside) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
-            _ => placed.map_err(failed)?,
-        }
+        key_file::create_once(&path, &text).map_err(failed)?;
         Self::read(ledger)?.ok_or(Error::Missing { path })
     }
 
@@ -117,24 +101,9 @@ impl ChainKey {
     }
 }
 
-/// Moves a whole file to a place that no other process has taken; a file that is there stays.
-fn place(aside: &Path, path: &Path) -> std::io::Result<()> {
-    match std::fs::hard_link(aside, path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
-        // A file system without links. Of two first processes at this very moment the later one's
-        // key stays.
-        Err(_) if !path.exists() => std::fs::rename(aside, path),
-        other => other,
-    }
-}
-
 fn parse(text: &str) -> Option<ChainKey> {
     let value: Value = serde_json::from_str(text).ok()?;
-    let hex = value["key"].as_str().filter(|hex| hex.len() == 64 && hex.is_ascii())?;
-    let mut key = [0; 32];
-    for (byte, at) in key.iter_mut().zip((0..64).step_by(2)) {
-        *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
-    }
+    let key = key_file::bytes(value["key"].as_str()?)?;
     (value["version"] == 1).then_some(ChainKey { key, from: value["from"].as_u64()? })
 }
 

@@ -65,8 +65,13 @@ impl Machine {
         let through = url.replace(&format!("127.0.0.1:{port}/"), &format!("{HUB}:{}/", proxy.port()));
         let name = format!("n{number}");
         let machine = Self::new(make, &name, (Some(space), Some(proxy)));
-        machine.everloop(&["mesh", "join", &through, "--name", &name]);
+        machine.everloop(&["mesh", "join", &through, "--name", &name, "--insecure-hub"]);
         machine
+    }
+
+    /// Trusts the keys of all machines that joined so far.
+    pub fn trust_all(&self) {
+        self.everloop(&["mesh", "trust", "--all"]);
     }
 
     fn new(make: &Make, name: &str, (space, proxy): (Option<Space>, Option<Proxy>)) -> Self {

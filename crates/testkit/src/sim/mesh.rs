@@ -8,6 +8,7 @@
 //!   of people
 //! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its
 //!   effects; `hub`: its calls
+//! - `stranger`: writes to the hub without a trusted key
 //! - `git`: the shared repository; `facts`, `limits`: the invariants
 
 mod facts;
@@ -19,6 +20,7 @@ mod limits;
 mod node;
 mod people;
 pub mod planted;
+mod stranger;
 mod sum;
 mod world;
 
@@ -28,6 +30,7 @@ use std::time::Duration;
 use super::random::Random;
 use super::world::Violation;
 use faults::MeshFaultPlan;
+pub use stranger::Stranger;
 pub use sum::Sum;
 
 /// What is simulated.
@@ -55,6 +58,8 @@ pub struct Setup {
     pub work: Duration,
     /// Which work never succeeds.
     pub ill: Ill,
+    /// What a stranger does that can write to the hub.
+    pub stranger: Stranger,
 }
 
 /// Which work never succeeds.
@@ -126,6 +131,7 @@ pub fn random(seed: u64) -> Setup {
         drift: dice.one_in(4),
         work: Duration::from_secs(dice.pick(&[20, 100, 400])),
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check, Ill::All]),
+        stranger: Stranger::Absent,
     }
 }
 
@@ -144,6 +150,7 @@ pub fn days(seed: u64, nodes: u64) -> Setup {
         drift: dice.one_in(4),
         work: minutes(dice.pick(&[2, 15, 45])),
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check]),
+        stranger: Stranger::Absent,
     }
 }
 
@@ -162,6 +169,7 @@ pub fn violent(seed: u64) -> Setup {
         drift: seed.is_multiple_of(2),
         work: Duration::from_secs(20),
         ill: Ill::Nobody,
+        stranger: Stranger::Absent,
     }
 }
 
@@ -195,6 +203,7 @@ pub fn small() -> Setup {
         drift: false,
         work: secs(5),
         ill: Ill::Nobody,
+        stranger: Stranger::Absent,
     }
 }
 

@@ -45,5 +45,10 @@ impl Random {
 /// A number that depends on a text: so that a turn behaves alike in every run of a seed, whatever
 /// crashed before it.
 pub fn of_text(seed: u64, text: &str) -> u64 {
-    text.bytes().fold(seed, |acc, b| mix(acc, u64::from(b)))
+    of_bytes(seed, text.as_bytes())
+}
+
+/// The same of bytes.
+pub fn of_bytes(seed: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(seed, |acc, b| mix(acc, u64::from(*b)))
 }

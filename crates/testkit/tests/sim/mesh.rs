@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use everloop_core::planted::MESH;
 use everloop_testkit::budget::Budget;
 use everloop_testkit::sim::mesh::faults::{EVERY, MeshFault, MeshFaultPlan};
-use everloop_testkit::sim::mesh::planted::TABLE;
+use everloop_testkit::sim::mesh::planted::{TABLE, changes_loops, reports, signs_loops};
 use everloop_testkit::sim::mesh::{
     Ill, MeshReport, Setup, Sum, days, one_is_ill, random, run, run_with, small, violent,
 };
@@ -106,6 +106,33 @@ fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_c
         let report = run(&Setup { ill: Ill::All, ..one_is_ill(seed) }, seed);
         must_be_clean(&format!("seed {seed}, all of them"), &report);
         assert_eq!(report.most_out, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_a_stranger_writes_to_the_hub_is_neither_run_nor_merged_and_the_loop_still_ends() {
+    for (setup, what) in [
+        (changes_loops as fn(u64) -> Setup, "stranger changes the loop"),
+        (reports, "stranger reports"),
+        (signs_loops, "stranger changes the loop"),
+    ] {
+        let mut met = 0;
+        for seed in 0..20 {
+            let report = run(&setup(seed), seed);
+            must_be_clean(&format!("seed {seed} {what}"), &report);
+            assert!(report.landed > 0, "seed {seed}: {report:?}");
+            met += report.faults.get(what).copied().unwrap_or(0);
+        }
+        assert!(met >= 20, "{what}: only {met} times in 20 meshes");
+    }
+}
+
+#[test]
+fn every_mistake_about_signatures_is_found() {
+    let rows: Vec<_> = TABLE.iter().filter(|row| row.caught_by == "signed").collect();
+    assert_eq!(rows.len(), 3, "loops, reports and the trust list");
+    for row in rows {
+        assert!(row.find().is_some(), "{:?} ({})", row.bug, row.mistake);
     }
 }
 

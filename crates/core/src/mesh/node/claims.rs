@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::eligibility::AttemptEnd;
 use super::{Claim, Hint, LocalLoop, LocalPhase, MeshAction, MeshNode, NodeEffects, NodeEvent};
+use crate::mesh::keys::{self, DocFault};
 use crate::mesh::work::{self, ClaimState, Held, Local, Stage, View, WorkStep};
-use crate::mesh::{MeshLoop, TaskReport, eligibility};
+use crate::mesh::{MeshLoop, TaskReport, eligibility, leader};
 use crate::op::{Op, Refusal, TaskEnd, TaskRow};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -132,7 +133,8 @@ impl MeshNode {
         if planted::is(Bug::ForgetsBeforeTold) {
             self.forget(fx, claim);
         }
-        match self.at_hub(fx, "report what came of a task", |fx| fx.transact(None, ops)) {
+        let ops = keys::sealed(ops.iter().cloned(), fx);
+        match self.at_hub(fx, "report what came of a task", |fx| fx.transact(None, &ops)) {
             Some(Ok(_)) => {
                 fx.observe(&NodeEvent::Reported { key: &claim.key });
                 self.forget(fx, claim);
@@ -156,9 +158,10 @@ impl MeshNode {
     fn begin(&mut self, fx: &mut impl NodeEffects, claim: &Arc<Claim>, row: Option<TaskRow>) {
         let Some((row, state)) = self.about(fx, claim, row) else { return };
         // A person may have retried a task of a loop that is over.
-        if state.check_of(&claim.task).is_none() || state.ended.is_some() {
+        let Some(check) = state.check_of(&claim.task).filter(|_| state.ended.is_none()) else {
             return self.end_unwanted(fx, claim, "the loop does not know this task any more");
-        }
+        };
+        let title = leader::title(check);
         let Some(spec) = work::local_spec(&state, &row, claim.fence, self.replica.members.len()) else {
             // Until it is known what must not break, or what may be used, it waits; when nothing
             // may be used, another node does.
@@ -170,7 +173,7 @@ impl MeshNode {
         };
         self.under_way.insert(claim.key.clone());
         self.renewed.insert(claim.key.clone(), fx.now());
-        let (state, spec, title) = (Box::new(state), Box::new(spec), row.task.title);
+        let (state, spec) = (Box::new(state), Box::new(spec));
         fx.start(MeshAction::Begin { claim: Arc::clone(claim), title, state, spec });
     }
 
@@ -186,7 +189,18 @@ impl MeshNode {
             self.end_unwanted(fx, claim, "the hub knows no such loop");
             return None;
         };
-        Some((row?, doc.state.ok()?))
+        match doc.state {
+            Ok(state) => Some((row?, state)),
+            Err(DocFault::Unreadable(_)) => None,
+            Err(DocFault::Distrusted { over: true, .. }) => {
+                self.end_unwanted(fx, claim, "the loop is over");
+                None
+            }
+            Err(DocFault::Distrusted { why, .. }) => {
+                self.leave_to_others(fx, claim, &why);
+                None
+            }
+        }
     }
 
     fn end_unwanted(&mut self, fx: &mut impl NodeEffects, claim: &Claim, why: &str) {
@@ -277,7 +291,7 @@ impl MeshNode {
         let used = fx.local_loop(claim).filter(|local| local.spent.calls > 0);
         let said = used.map(|local| claim.shelve(&local.report(&self.settings.node, claim.fence, why)));
         let back = (!claim.alone).then(|| claim.give_back(ready_at, false));
-        let ops: Vec<Op> = said.into_iter().chain(back).collect();
+        let ops = keys::sealed(said.into_iter().chain(back), fx);
         let gone = self.at_hub(fx, "give a task back", |fx| fx.transact(None, &ops)).is_some() || claim.alone;
         if gone {
             fx.observe(&NodeEvent::Released { key: &claim.key });

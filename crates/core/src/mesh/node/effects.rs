@@ -14,6 +14,7 @@ use crate::guard::{Guards, Scope, Spend};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::immune::Immune;
 use crate::mesh::eligibility::Tried;
+use crate::mesh::keys::{DocFault, Keyring};
 use crate::mesh::offline::Replica;
 use crate::mesh::reconcile::Sign;
 use crate::mesh::work::Held;
@@ -112,8 +113,8 @@ pub struct LoopDoc {
     pub id: LoopId,
     /// The version of the document.
     pub version: u64,
-    /// Its content, or why it cannot be read.
-    pub state: Result<MeshLoop, String>,
+    /// Its content, or why it cannot be read or is not trusted.
+    pub state: Result<MeshLoop, DocFault>,
 }
 
 /// Which tasks are listed.
@@ -376,7 +377,7 @@ pub trait HubCalls {
 }
 
 /// Everything that a node can make happen.
-pub trait NodeEffects: HubCalls {
+pub trait NodeEffects: HubCalls + Keyring {
     /// The time in which periods of the mesh are counted.
     fn now(&self) -> Time;
     /// The time of this machine's clock, which is compared with the hub's.
@@ -387,6 +388,8 @@ pub trait NodeEffects: HubCalls {
     fn wall_at(&self, own: Time) -> Time;
     /// A number that differs from node to node and from time to time.
     fn seed(&mut self) -> u64;
+    /// Reads the trust list again; whether it changed.
+    fn reload_trust(&mut self) -> bool;
 
     /// Writes a claim, whole or not at all.
     fn put_claim(&mut self, claim: &Arc<Claim>) -> Result<(), String>;

@@ -29,6 +29,8 @@ pub enum NodeEvent<'a> {
     LoopNoted { id: &'a LoopId, note: &'a str },
     LoopNotWritten { id: &'a LoopId, error: &'a str },
     LoopUnreadable { id: &'a LoopId, error: &'a str },
+    LoopDistrusted { id: &'a LoopId, why: &'a str },
+    ReportRefused { task: &'a TaskId, why: &'a str },
     ActionFailed { id: &'a LoopId, doing: &'static str, error: &'a str },
     BranchMoved { task: &'a TaskId },
     Reclaimed { task: &'a TaskId },
@@ -71,6 +73,8 @@ impl NodeEvent<'_> {
             NodeEvent::HubAway { .. }
             | NodeEvent::GivesUpLeading { .. }
             | NodeEvent::LoopUnreadable { .. }
+            | NodeEvent::LoopDistrusted { .. }
+            | NodeEvent::ReportRefused { .. }
             | NodeEvent::ActionFailed { .. }
             | NodeEvent::NotBegun { .. }
             | NodeEvent::GivenBack { .. }
@@ -99,6 +103,8 @@ impl fmt::Display for NodeEvent<'_> {
                 write!(f, "loop {id} was not written; it is read again: {error}")
             }
             NodeEvent::LoopUnreadable { id, error } => write!(f, "loop {id} cannot be read: {error}"),
+            NodeEvent::LoopDistrusted { id, why } => write!(f, "nothing of loop {id} is run here: {why}"),
+            NodeEvent::ReportRefused { task, why } => write!(f, "the report of task {task} is not accepted: {why}"),
             NodeEvent::ActionFailed { id, doing, error } => {
                 write!(f, "loop {id}: could not {doing}; it is tried again: {error}")
             }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::{Hint, LandRequest, LoopDoc, MergeRequest, Merged, MeshAction, MeshNode, NEVER, NodeEffects, NodeEvent};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
+use crate::mesh::keys::{self, DocFault};
 use crate::mesh::leader::{self, LeaderStep, LeaderTerm};
 use crate::mesh::reconcile::{Known, ReconcileNotes};
 use crate::mesh::{Landed, MeshLoop, Said, TaskReport, accept};
-use crate::op::{Op, Refusal, TaskRow};
+use crate::op::{LateResult, Op, Refusal, TaskRow};
 use crate::planted::{self, Bug};
 use crate::scoreboard::Scoreboard;
 use crate::time::Time;
@@ -64,6 +65,11 @@ impl LoopCache {
         self.versions.remove(id);
         self.loops.remove(id);
         self.compared = None;
+    }
+
+    /// All of them are.
+    pub fn forget_all(&mut self) {
+        *self = Self { term: self.term, reconcile_at: self.reconcile_at, ..Self::default() };
     }
 
     fn list_open(&mut self) {
@@ -122,11 +128,22 @@ impl MeshNode {
         if !changed.is_empty() {
             let Some(docs) = self.at_hub(fx, "read loops", |fx| fx.loops(&changed)) else { return false };
             for LoopDoc { id, version, state } in docs {
-                let unreadable = |error: String| {
-                    fx.observe(&NodeEvent::LoopUnreadable { id: &id, error: &error });
-                    Known::Unreadable
+                let known = match state {
+                    Ok(state) => {
+                        self.trusts(fx, &id);
+                        Known::of(state)
+                    }
+                    // Its tasks are ended; nothing is written to it.
+                    Err(DocFault::Distrusted { over: true, .. }) => Known::Over(None),
+                    Err(DocFault::Distrusted { why, .. }) => {
+                        self.distrusts(fx, &id, &why);
+                        Known::Unreadable
+                    }
+                    Err(DocFault::Unreadable(error)) => {
+                        fx.observe(&NodeEvent::LoopUnreadable { id: &id, error: &error });
+                        Known::Unreadable
+                    }
                 };
-                let known = state.map_or_else(unreadable, Known::of);
                 self.cache.learn(id, version, known);
             }
         }
@@ -168,7 +185,7 @@ impl MeshNode {
         state: &MeshLoop,
         rows: &mut Vec<TaskRow>,
     ) -> Option<Vec<Said>> {
-        self.at_hub(fx, "look at tasks", |fx| {
+        let found = self.at_hub(fx, "look at tasks", |fx| {
             fx.rows(&state.open, rows)?;
             let mut late = Vec::new();
             for (task, fence) in state.unsettled() {
@@ -177,11 +194,14 @@ impl MeshNode {
                     continue;
                 }
                 let found = fx.late_results(&task)?;
-                let reports = found.iter().filter_map(|late| TaskReport::read(&late.result));
+                let signed = |late: &&LateResult| keys::verify_report((&task, late.fence), &late.result, fx).is_ok();
+                let reports = found.iter().filter(signed).filter_map(|late| TaskReport::read(&late.result));
                 late.extend(reports.map(|report| (task.clone(), report)));
             }
             Ok(late)
-        })
+        });
+        self.verify_reports(fx, rows);
+        found
     }
 
     /// Writes a loop, if this node still is the leader and the document is as it was read.
@@ -193,7 +213,8 @@ impl MeshNode {
         change: LoopChange,
     ) {
         let id = state.id.clone();
-        let batch = self.leader_term(term).batch(change.ops.into_iter().chain(state.save(version, &change.notes)));
+        let ops = keys::sealed(change.ops.into_iter().chain(state.save(version, &change.notes)), fx);
+        let batch = self.leader_term(term).batch(ops);
         self.cache.forget(&id);
         match self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch)) {
             Some(Ok(_)) => {
@@ -222,7 +243,7 @@ impl MeshNode {
         let id = [state.id.clone()];
         let docs = self.at_hub(fx, "read a loop", |fx| fx.loops(&id)).unwrap_or_default();
         if let Some(doc) = docs.first() {
-            let batch = self.leader_term(term).batch(state.save(doc.version, &[]));
+            let batch = self.leader_term(term).batch(keys::sealed(state.save(doc.version, &[]), fx));
             self.at_hub(fx, "write a loop", |fx| fx.transact(Some(term), &batch));
         }
     }

@@ -5,9 +5,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BEAT, Claim, MeshNode, NodeEffects, NodeEvent};
+use super::{BEAT, Claim, LoopDoc, MeshNode, NodeEffects, NodeEvent};
 use crate::ids::{LoopId, NodeId, TaskId};
 use crate::mesh::MeshLoop;
+use crate::mesh::keys::DocFault;
 use crate::mesh::offline::{self, DOWN, Replica, Seen};
 use crate::mesh::reconcile::Sign;
 use crate::mesh::work::{self, Held};
@@ -52,7 +53,16 @@ impl MeshNode {
             let Some((nodes, docs)) = found else { return };
             replica.members = self.members_of(&nodes);
             self.members = Some(replica.members.len());
-            replica.loops = docs.into_iter().filter_map(|doc| doc.state.ok()).collect();
+            for LoopDoc { id, state, .. } in docs {
+                match state {
+                    Ok(state) => {
+                        self.trusts(fx, &id);
+                        replica.loops.push(state);
+                    }
+                    Err(DocFault::Distrusted { why, over: false }) => self.distrusts(fx, &id, &why),
+                    Err(DocFault::Distrusted { .. } | DocFault::Unreadable(_)) => {}
+                }
+            }
         }
         if replica == *self.replica {
             return;

@@ -34,7 +34,7 @@ impl MeshNode {
             self.list_at = now + BEAT / 2;
         }
         let replica = self.replica.clone();
-        rows.retain(|row| replica.is_reserved(row));
+        rows.retain(|row| replica.is_reserved(row) && !self.distrusted.has_loop_of(row));
         let free = if fx.now() < self.claim_at { 0 } else { free };
         let offer = self.eligible(fx, rows, free);
         let has = self.held();

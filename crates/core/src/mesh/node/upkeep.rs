@@ -4,6 +4,7 @@
 use super::leader::LoopChange;
 use super::{LoopDoc, MeshNode, NodeEffects, NodeEvent, Wish};
 use crate::ids::{LoopId, NodeId};
+use crate::mesh::keys;
 use crate::mesh::leader::LeaderTerm;
 use crate::mesh::reconcile::{
     self, EVERY, KEY, Known, ReconcileNotes, ReconcilePlan, ReconcileTimeouts, ReconcileView, Sign,
@@ -50,7 +51,7 @@ impl MeshNode {
         leader_term: &LeaderTerm,
         version: u64,
     ) -> bool {
-        let batch = plan.batch(leader_term, version);
+        let batch = keys::sealed(plan.batch(leader_term, version), fx);
         match self.at_hub(fx, "reconcile", |fx| fx.transact(Some(leader_term.term), &batch)) {
             Some(Ok(_)) => {
                 fx.observe(&NodeEvent::Reconciled { plan });

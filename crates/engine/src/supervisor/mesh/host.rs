@@ -9,6 +9,7 @@ use everloop_agents::job::ShimProgram;
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::{Guards, Scope};
+use everloop_core::mesh::keys::{Keyring, Seal, TrustList};
 use everloop_core::mesh::node::{
     Claim, LocalLoop, LocalPhase, MeshAction, MeshOutcome, NodeEffects, NodeEvent, NodeInput, Weight,
 };
@@ -30,6 +31,7 @@ use super::{attempt, merge, replica};
 use crate::error::Failure;
 use crate::hold;
 use crate::membership::Membership;
+use crate::node_keys::NodeKeys;
 use crate::quantities;
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
@@ -42,6 +44,9 @@ pub(super) struct Host {
     pub home: StateFolder,
     pub shim: ShimProgram,
     pub membership: Membership,
+    pub keys: NodeKeys,
+    /// Its key stands in the hub.
+    pub announced: bool,
     pub pace: NodeClock,
     /// The ledger of this machine, in which the loops for its tasks live.
     pub local: Sqlite,
@@ -69,6 +74,8 @@ impl Host {
             home: home.clone(),
             shim: shim.clone(),
             membership: membership.clone(),
+            keys: NodeKeys::open(home, &membership.node)?,
+            announced: false,
             pace: NodeClock::new(),
             hub: None,
             mirror: None,
@@ -91,6 +98,20 @@ impl Host {
     }
 }
 
+impl Keyring for Host {
+    fn sign(&self, bytes: &[u8]) -> Seal {
+        self.keys.sign(bytes)
+    }
+
+    fn fits(&self, seal: &Seal, bytes: &[u8]) -> bool {
+        self.keys.fits(seal, bytes)
+    }
+
+    fn trust(&self) -> &TrustList {
+        self.keys.trust()
+    }
+}
+
 impl NodeEffects for Host {
     fn now(&self) -> Time {
         self.pace.now()
@@ -110,6 +131,10 @@ impl NodeEffects for Host {
 
     fn seed(&mut self) -> u64 {
         self.pace.now().0.unsigned_abs() ^ (u64::from(std::process::id()) << 32)
+    }
+
+    fn reload_trust(&mut self) -> bool {
+        self.keys.reload()
     }
 
     fn put_claim(&mut self, claim: &Arc<Claim>) -> Result<(), String> {

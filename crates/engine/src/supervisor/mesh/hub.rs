@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::immune::{DOC, FLEET, Immune};
+use everloop_core::mesh::keys::read_loop;
 use everloop_core::mesh::node::{
     BeatReply, Hint, HubAway, HubCalls, HubResult, Listed, LoopDoc, NODE, NodeStatus, Wish,
 };
 use everloop_core::mesh::reconcile::Sign;
-use everloop_core::mesh::{KIND, MeshLoop, OpenTask};
+use everloop_core::mesh::{KIND, OpenTask};
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use everloop_store::mirror::{Mirror, MirrorError};
@@ -16,6 +17,8 @@ use everloop_store::{Error, Ledger, Postgres, StateName, TaskFilter, TaskOwner, 
 use serde_json::json;
 
 use super::host::Host;
+use crate::error::Failure;
+use crate::node_keys::FormerKey;
 use crate::supervisor::mirror::{SCORES, open_for_hub};
 
 /// Free tasks that are listed: among more, other nodes take those that are not seen.
@@ -26,10 +29,10 @@ const MAX_RESTING: usize = 500;
 impl Host {
     /// Calls the hub. An answer is also a refusal.
     fn call<T>(&mut self, work: impl FnOnce(&mut Postgres) -> Result<T, Error>) -> HubResult<Result<T, Refusal>> {
-        let hub = match &mut self.hub {
-            Some(hub) => hub,
-            None => self.hub.insert(self.membership.open().map_err(|failure| HubAway(failure.message))?),
-        };
+        if self.hub.is_none() {
+            self.hub = Some(self.connect().map_err(|failure| HubAway(failure.message))?);
+        }
+        let hub = self.hub.as_mut().expect("it was just connected");
         let answer = match work(hub) {
             Ok(answer) => Ok(answer),
             Err(Error::Refused(refusal)) => Err(refusal),
@@ -37,6 +40,16 @@ impl Host {
         };
         self.status.answered();
         Ok(answer)
+    }
+
+    /// A connection to the hub; the first one of this process also lists the node's key there.
+    fn connect(&mut self) -> Result<Postgres, Failure> {
+        let mut hub = self.membership.open()?;
+        if !self.announced {
+            self.keys.announce(&mut hub, FormerKey::Keep)?;
+            self.announced = true;
+        }
+        Ok(hub)
     }
 
     /// Reads from the hub, which refuses no reads.
@@ -123,10 +136,9 @@ impl HubCalls for Host {
 
     fn loops(&mut self, ids: &[LoopId]) -> HubResult<Vec<LoopDoc>> {
         let docs = self.read(|hub| hub.docs_named(KIND, &keys(ids)))?;
-        let read = |doc: everloop_store::DocRow| LoopDoc {
-            state: MeshLoop::read(&doc.body),
-            id: LoopId::new(doc.key),
-            version: doc.version,
+        let read = |doc: everloop_store::DocRow| {
+            let id = LoopId::new(doc.key);
+            LoopDoc { state: read_loop(&id, &doc.body, self), id, version: doc.version }
         };
         Ok(docs.into_iter().map(read).collect())
     }

@@ -2,6 +2,7 @@
 //! it.
 
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::membership::HubAddress;
 use everloop_store::Postgres;
 use everloop_store::postgres::{FORMAT, Findings, Url, role_sql};
 use serde_json::json;
@@ -11,7 +12,7 @@ use crate::config::{ConfigError, HubSource};
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
-  EVERLOOP_HUB_URL=postgres://admin:…@db.example.com/loops everloop mesh hub init
+  EVERLOOP_HUB_URL='postgres://admin:…@db.example.com/loops?sslmode=verify-full' everloop mesh hub init
   everloop mesh hub init --print-sql | psql …
   everloop mesh hub check --json
 
@@ -33,6 +34,10 @@ pub struct HubArgs {
     /// The address of the hub: postgres://USER:PASSWORD@HOST:PORT/DATABASE
     #[arg(long, global = true, env = "EVERLOOP_HUB_URL", value_name = "URL", hide_env_values = true)]
     url: Option<String>,
+
+    /// Accept a hub beyond this machine although its identity is not verified
+    #[arg(long, global = true)]
+    insecure_hub: bool,
 
     /// What to do with the hub
     #[command(subcommand)]
@@ -72,7 +77,7 @@ pub fn hub(args: &HubArgs, session: &mut VerbSession) -> Result<Code, Failure> {
 
 /// The address, from the flag, the environment or the configuration.
 fn address(args: &HubArgs, session: &VerbSession) -> Result<Url, Failure> {
-    Ok(Url::parse(&address_text(args.url.as_deref(), session)?)?)
+    HubAddress { text: address_text(args.url.as_deref(), session)?, unverified: args.insecure_hub }.url()
 }
 
 /// The same as it was written. It may hold a password: it goes nowhere but into the connection and

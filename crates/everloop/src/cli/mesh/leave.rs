@@ -2,6 +2,7 @@
 
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
+use everloop_engine::node_keys::NodeKeys;
 use serde_json::json;
 
 use crate::cli::VerbSession;
@@ -18,6 +19,7 @@ pub fn leave(_: &LeaveArgs, session: &mut VerbSession) -> Result<Code, Failure> 
         );
     };
     Membership::remove(&home)?;
+    NodeKeys::forget_trust(&home)?;
     home.wake();
     let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
     session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;

@@ -8,10 +8,12 @@ use everloop_core::op::Op;
 use everloop_core::time::{Time, human};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
+use everloop_engine::node_keys::NodeKeys;
 use everloop_engine::supervisor::mesh::{NODE, Wish};
 use everloop_store::{Ledger, NodeRow, Postgres};
 use serde_json::{Value, json};
 
+use super::trust;
 use crate::cli::VerbSession;
 use crate::ui::quantities;
 use crate::ui::table::Table;
@@ -44,19 +46,22 @@ pub fn drain(args: &DrainArgs, session: &VerbSession) -> Result<Code, Failure> {
 }
 
 pub fn remove(args: &RemoveArgs, session: &VerbSession) -> Result<Code, Failure> {
-    wish(&mut session.hub()?.1, &args.node, Wish::Remove, "is removed", session)
+    let said = "is removed; where its key is trusted it stays so until `everloop mesh trust --revoke` there";
+    wish(&mut session.hub()?.1, &args.node, Wish::Remove, said, session)
 }
 
 pub fn nodes(session: &VerbSession) -> Result<Code, Failure> {
     let (membership, hub) = session.hub()?;
-    list(&membership, &hub, session)
+    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
+    list(&membership, &hub, &keys, session)
 }
 
-fn list(membership: &Membership, hub: &Postgres, session: &VerbSession) -> Result<Code, Failure> {
+fn list(membership: &Membership, hub: &Postgres, keys: &NodeKeys, session: &VerbSession) -> Result<Code, Failure> {
     let now = membership.hub_now()?;
     let leader = hub.leader()?.filter(|leader| leader.until > now);
-    let mut table = Table::new(&["NODE", "STATE", "ROLE", "HOLDS", "LAST SEEN", "VERSION"]);
+    let mut table = Table::new(&["NODE", "STATE", "ROLE", "KEY", "HOLDS", "LAST SEEN", "VERSION"]);
     let mut all = Vec::new();
+    let listed = trust::listed(keys, hub)?;
     for row in hub.nodes()? {
         let wish = hub.doc(NODE, row.node.as_str())?.and_then(|doc| serde_json::from_str(&doc.body).ok());
         if wish == Some(Wish::Remove) {
@@ -68,16 +73,19 @@ fn list(membership: &Membership, hub: &Postgres, session: &VerbSession) -> Resul
         let state = state(&sign, wish, now);
         let missed = sign.missed(DOWN, now);
         let holds: Vec<&str> = info["holds"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let key = listed.iter().find(|listing| listing.node == row.node);
+        let key = key.map_or("none", |listing| trust::standing(keys, listing));
         let mine = if row.node == membership.node { " (this)" } else { "" };
         table.row([
             format!("{}{mine}", clean(row.node.as_str())),
             state.to_owned(),
             if leads { "leader".to_owned() } else { "worker".to_owned() },
+            key.to_owned(),
             clean(&holds.join(" ")),
             heard(&row, missed, now),
             clean(info["version"].as_str().unwrap_or("?")),
         ]);
-        all.push(json!({ "node": row.node, "state": state, "leads": leads, "holds": holds, "seen_at": row.seen_at,
+        all.push(json!({ "node": row.node, "state": state, "leads": leads, "key": key, "holds": holds, "seen_at": row.seen_at,
             "version": info["version"], "next_beat": sign.next, "silent_since": missed.map(|_| row.seen_at) }));
     }
     let mut lines = table.lines(session.ui.width());

@@ -5,9 +5,11 @@ use std::time::Duration;
 use everloop_agents::git::Git;
 use everloop_agents::workspace::{self, ProjectFolder, address_of, remote_branch};
 use everloop_core::ids::LoopId;
+use everloop_core::mesh::keys::{read_loop, sealed};
 use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
 use everloop_core::spec::{GuardSpec, LoopSpec, WorkspaceMode};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::node_keys::{FormerKey, NodeKeys};
 use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
 use serde_json::json;
@@ -30,9 +32,12 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
     let (membership, mut hub) = session.hub()?;
     let id = draw(&hub)?;
     let spec = up::block_on(plan(args, wanted, &id, session))??;
-    let state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now()?);
+    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
+    keys.announce(&mut hub, FormerKey::Keep)?;
+    let mut state = MeshLoop::new(id.clone(), wanted.name.clone(), spec, membership.hub_now()?);
+    state.sign(&keys);
     let made = format!("made: {}", state.spec.wanted.goal);
-    hub.transact(session.now(), &state.save(0, &[made]))?;
+    hub.transact(session.now(), &sealed(state.save(0, &[made]), &keys))?;
     session.home()?.wake();
     session.ui.talk(&format!(
         "starting loop {id} ({}) in the mesh: {}",
@@ -42,6 +47,8 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
     session
         .ui
         .talk(&format!("  work travels through {}; finished work moves {}", state.spec.remote, state.spec.branch));
+    let key = keys.public().fingerprint();
+    session.ui.talk(&format!("  signed by key {key} of `{}`, which the nodes have to trust", membership.node));
     for warning in &wanted.warnings {
         session.ui.warn(warning);
     }
@@ -50,7 +57,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
         session.ui.said(&format!("{id} runs in the mesh; `everloop mesh show {id}` shows it"), &told)?;
         return Ok(Code::Ok);
     }
-    watch(&hub, &id, session)
+    watch(&hub, &id, &keys, session)
 }
 
 /// Collects what nodes need from the folder and the remote.
@@ -133,8 +140,9 @@ fn draw(hub: &Postgres) -> Result<LoopId, Failure> {
     }
 }
 
-/// Prints the loop's events until it is over. The end of the watch does not stop the loop.
-fn watch(hub: &Postgres, id: &LoopId, session: &VerbSession) -> Result<Code, Failure> {
+/// Prints the loop's events until it is over, by the word of a trusted key. The end of the watch
+/// does not stop the loop.
+fn watch(hub: &Postgres, id: &LoopId, keys: &NodeKeys, session: &VerbSession) -> Result<Code, Failure> {
     let zone = TimeZone::system();
     let mut seen = 0;
     loop {
@@ -148,6 +156,11 @@ fn watch(hub: &Postgres, id: &LoopId, session: &VerbSession) -> Result<Code, Fai
         let state =
             MeshLoop::read(&doc.body).map_err(|why| Failure::failed(format!("cannot read loop `{id}`: {why}")))?;
         if let Some(end) = &state.ended {
+            // What the hub says without a trusted key proves nothing.
+            read_loop(id, &doc.body, keys).map_err(|fault| {
+                Failure::failed(format!("the hub says of loop {id} that {end}, but {fault}"))
+                    .hint(format!("look at the branch and at `everloop mesh show {id}`"))
+            })?;
             session.ui.said(&format!("{id}: {end}"), &json!({ "loop": state }))?;
             return Ok(match end {
                 End::Reached => Code::Ok,

@@ -24,6 +24,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, TaskFilter, TaskOwner, Tickets};
 
 use super::hub::Mood;
+use super::stranger::MARK;
 use super::world::{World, ms};
 use crate::sim::world::Violation;
 
@@ -277,6 +278,9 @@ impl World {
     pub(super) fn landed(&mut self, n: usize, task: &TaskId, before: super::git::Commit) {
         if self.git.times(task) > 1 {
             self.violated("I2", format!("{task} stands on the branch twice"));
+        }
+        if self.git.files(self.git.target).contains(MARK) {
+            self.violated("signed", format!("{task} landed with work that no machine reported"));
         }
         if !self.git.files(before).is_subset(self.git.files(self.git.target)) {
             self.violated("forward", format!("{task} took something from the branch"));

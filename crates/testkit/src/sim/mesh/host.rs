@@ -8,8 +8,8 @@ use everloop_core::event::Event as Entry;
 use everloop_core::guard::{Freeze, GuardState, Guards, Scope, Spend, Versioned};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::immune::{Class, Immune};
-use everloop_core::mesh::OpenTask;
 use everloop_core::mesh::eligibility::Tried;
+use everloop_core::mesh::keys::read_loop;
 use everloop_core::mesh::node::{
     BeatReply, Claim, Hint, HubCalls, HubResult, LandRequest, Listed, LocalLoop, LocalPhase, LoopDoc, MergeRequest,
     Merged, MeshAction, MeshOutcome, NodeEffects, NodeEvent, NodeInput, NodeStatus, Wish,
@@ -17,6 +17,7 @@ use everloop_core::mesh::node::{
 use everloop_core::mesh::offline::Replica;
 use everloop_core::mesh::reconcile::Sign;
 use everloop_core::mesh::work::Stage;
+use everloop_core::mesh::{KIND, OpenTask};
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, TaskState, Ticket};
 use everloop_core::reason::Reason;
 use everloop_core::state::Phase;
@@ -27,6 +28,7 @@ use super::Ill;
 use super::faults::MeshFault;
 use super::git::Commit;
 use super::node::{LastBeat, LocalWork};
+use super::stranger::Stranger;
 use super::world::{Event, World};
 use crate::sim::random::of_text;
 
@@ -148,8 +150,14 @@ impl HubCalls for Host<'_> {
         self.world.read_hub(self.n)?;
         let mut docs = Vec::with_capacity(ids.len());
         for id in ids {
-            let doc = self.world.loop_doc(id);
-            docs.extend(doc.map(|(version, state)| LoopDoc { id: id.clone(), version, state: Ok(state.clone()) }));
+            let Some((version, state)) = self.world.loop_doc(id) else { continue };
+            let mut state = Ok(state.clone());
+            // Only a stranger's are not signed, and JSON is slow.
+            if self.world.setup.stranger != Stranger::Absent {
+                let doc = self.world.hub.model.peek_doc(&(KIND.to_owned(), id.to_string()));
+                state = read_loop(id, &doc.expect("it was just there").body, self);
+            }
+            docs.push(LoopDoc { id: id.clone(), version, state });
         }
         Ok(docs)
     }
@@ -197,6 +205,10 @@ impl NodeEffects for Host<'_> {
 
     fn seed(&mut self) -> u64 {
         self.world.dice.draw()
+    }
+
+    fn reload_trust(&mut self) -> bool {
+        false
     }
 
     fn put_claim(&mut self, claim: &Arc<Claim>) -> Result<(), String> {
@@ -324,6 +336,12 @@ impl NodeEffects for Host<'_> {
 
     fn start(&mut self, action: MeshAction) {
         let (world, n) = (&mut *self.world, self.n);
+        match &action {
+            MeshAction::Begin { spec, .. } => world.runs(&spec.goal),
+            MeshAction::Judge(state) => world.runs(&state.spec.wanted.goal),
+            MeshAction::Merge(request) => world.runs(&request.state.spec.wanted.goal),
+            MeshAction::Push { .. } | MeshAction::Land(_) => {}
+        }
         let most = match &action {
             MeshAction::Begin { claim, .. } => {
                 if !claim.alone {

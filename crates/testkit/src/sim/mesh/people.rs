@@ -81,7 +81,8 @@ impl World {
         if state.ended.is_none() {
             self.count("person stops");
             state.stop = true;
-            self.ask_hub(&state.save(version, &[]));
+            let ops = self.saved_by_person(&state, version);
+            self.ask_hub(&ops);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use everloop_core::planted::{self, Bug};
 
-use super::{Ill, Setup, one_is_ill, random, run, violent};
+use super::{Ill, Setup, Stranger, one_is_ill, random, run, small, violent};
 
 /// Seeds within which a mistake has to show.
 const SEEDS: u64 = 400;
@@ -63,6 +63,26 @@ fn quiet_storm(seed: u64) -> Setup {
     Setup { fault_every: Some(minutes(3)), bad: minutes(360), loops: 6, rest: minutes(1), ..slow_agents(seed) }
 }
 
+/// A calm mesh and a stranger in its hub.
+fn with_stranger(stranger: Stranger) -> Setup {
+    Setup { checks: 6, work: std::time::Duration::from_secs(60), stranger, ..small() }
+}
+
+/// It changes loops.
+pub fn changes_loops(_seed: u64) -> Setup {
+    with_stranger(Stranger::ChangesLoops)
+}
+
+/// It reports in the name of a machine.
+pub fn reports(_seed: u64) -> Setup {
+    with_stranger(Stranger::Reports)
+}
+
+/// It signs with a key of its own.
+pub fn signs_loops(_seed: u64) -> Setup {
+    with_stranger(Stranger::SignsLoops)
+}
+
 /// All of them.
 pub const TABLE: &[Row] = &[
     row(Bug::ActsPastItsLease, "I4", violent, "a supervisor acts until it is told that it is none"),
@@ -110,5 +130,8 @@ pub const TABLE: &[Row] = &[
     row(Bug::KeepsWhatIsStuck, "stuck", quiet_storm, "a machine that is held keeps tasks with which it can do nothing"),
     row(Bug::TakesWhileHeld, "shut", violent, "a machine that is held takes tasks"),
     row(Bug::AnswersStayLocal, "answered", poison, "what people answer on the leader's machine does not reach the hub"),
+    row(Bug::BelievesChangedLoops, "signed", changes_loops, "the signature of a loop is not verified"),
+    row(Bug::BelievesForgedReports, "signed", reports, "the signature of a report is not verified"),
+    row(Bug::TrustListIgnored, "signed", signs_loops, "any valid signature is good enough"),
     row(Bug::TrustsHints, "I5", random, "a node looks for tasks only when it is told to"),
 ];

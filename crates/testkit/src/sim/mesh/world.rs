@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
+use everloop_core::mesh::keys::TrustList;
 use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::op::Op;
@@ -20,7 +21,7 @@ use super::git::{Commit, MeshRepository};
 use super::hub::{Hub, Mood};
 use super::limits::{Limits, fleet_name};
 use super::node::{Disk, Node};
-use super::{MeshReport, Setup};
+use super::{MeshReport, Setup, stranger};
 use crate::sim::random::Random;
 use crate::sim::scenario;
 use crate::sim::trace::Trace;
@@ -79,6 +80,10 @@ pub(super) enum Event {
     Heal,
     /// The next loop is due.
     NextLoop,
+    /// A stranger writes to the hub.
+    Stranger,
+    /// A person puts the commands of a loop back.
+    Repair(Box<MeshSpec>),
 }
 
 /// The loop that is under way.
@@ -108,6 +113,8 @@ pub(super) struct World {
     pub trace: Trace,
     pub dice: Random,
     pub faults: MeshFaults,
+    /// The keys that all machines trust.
+    pub trust: TrustList,
     pub seed: u64,
     pub steps: u64,
     pub begun: u64,
@@ -128,7 +135,8 @@ impl World {
             per_hour: dice.one_in(3).then(|| dice.between(2, 20)),
         };
         let limits = if setup.fault_every.is_some() { limits } else { Limits::default() };
-        let nodes = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), setup, &mut dice)).collect();
+        let nodes: Vec<Node> = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), setup, &mut dice)).collect();
+        let trust = stranger::trusted(nodes.iter().map(|node: &Node| node.id.clone()));
         let mut world = Self {
             setup: setup.clone(),
             limits,
@@ -144,6 +152,7 @@ impl World {
             versions: None,
             trace: Trace::default(),
             faults: MeshFaults::new(plan, setup, seed),
+            trust,
             dice,
             seed,
             steps: 0,
@@ -154,6 +163,7 @@ impl World {
             sequence: 0,
         };
         world.next_loop();
+        world.expect_stranger();
         for node in 0..world.nodes.len() {
             let delay = world.dice.below(5_000);
             world.wake(node, delay);
@@ -253,7 +263,9 @@ impl World {
         // What the one before made has nothing to do with it.
         self.git.target = self.git.commit([format!("begin {id}")].into());
         let state = new_loop(&self.setup, id, (self.width, self.limits), self.time());
-        self.hub.model.transact(self.time(), &state.save(0, &[])).expect("there is no such loop yet");
+        let state = self.signed_by_person(state);
+        let ops = self.saved_by_person(&state, 0);
+        self.hub.model.transact(self.time(), &ops).expect("there is no such loop yet");
         self.hub.forget_backup();
         self.trace.say(self.now, "loop", state.id.as_str());
     }
@@ -300,6 +312,8 @@ impl World {
             Event::HubBack => self.hub_back(),
             Event::Heal => self.heal(),
             Event::NextLoop => self.next_loop(),
+            Event::Stranger => self.meet_stranger(),
+            Event::Repair(spec) => self.repair(*spec),
         }
     }
 

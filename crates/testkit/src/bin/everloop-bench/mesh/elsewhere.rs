@@ -69,6 +69,7 @@ fn one(options: &Options, server: &PostgresServer, (victim, dir): (Victim, &Path
     sender.git(&["clone", "-q", "--bare", ".", "../shared.git"]);
     sender.git(&["remote", "add", "origin", "../shared.git"]);
     let mut nodes: Vec<Machine> = (1..=3).map(|i| Machine::plain(&make, &format!("n{i}"), &url)).collect();
+    nodes.iter().for_each(Machine::trust_all);
     nodes[0].start();
     let hub = open(&url)?;
     wait(&hub, |leader| leader.node == nodes[0].name)?;
