@@ -72,8 +72,8 @@ pub struct Versions<'a> {
 }
 
 impl JudgeFile {
-    fn new(path: String, when: When) -> Self {
-        Self { path: paths::literal(&path), when, part: Part::Whole }
+    fn new(path: &str, when: When) -> Self {
+        Self { path: paths::literal(path), when, part: Part::Whole }
     }
 
     fn counts(&self, existed: bool) -> bool {

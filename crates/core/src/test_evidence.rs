@@ -150,11 +150,10 @@ pub fn reference(before: Option<Option<Reference>>, reading: &Reading, passed: b
         failures_pass: passed && counts.failed > 0,
     });
     match before {
-        None => now,
         Some(old) if !passed => old,
         // Work that is accepted later makes counts known that the baseline had not, when it could
         // not be built.
-        Some(None) => now,
+        None | Some(None) => now,
         Some(Some(old)) => {
             let skipped = now.map_or(old.skipped, |now| now.skipped);
             Some(Reference { ran: old.ran.max(now.map_or(0, |now| now.ran)), skipped, ..old })

@@ -142,7 +142,7 @@ impl Deriver<'_> {
     }
 
     fn judge(&mut self, path: &str, part: Part) {
-        let file = JudgeFile { part, ..JudgeFile::new(path.to_owned(), When::Any) };
+        let file = JudgeFile { part, ..JudgeFile::new(path, When::Any) };
         if !self.found.files.contains(&file) {
             self.found.files.push(file);
         }
@@ -150,7 +150,7 @@ impl Deriver<'_> {
 
     /// A file that is run.
     fn file(&mut self, word: &str, folder: &str, depth: u32) {
-        if word.ends_with(".sh") {
+        if word.rsplit_once('.').is_some_and(|(_, ending)| ending == "sh") {
             return self.shell_file(word, folder, depth);
         }
         let Some(path) = paths::join(folder, word) else { return };
@@ -262,10 +262,8 @@ impl Deriver<'_> {
             }
         }
         let candidates = file.map_or(MAKEFILES.to_vec(), |file| vec![file]);
-        let texts = candidates.iter().filter_map(|name| paths::join(&folder, name));
-        let Some((path, text)) = texts.filter_map(|path| Some((path.clone(), self.files.text(&path)?))).next() else {
-            return;
-        };
+        let mut paths = candidates.iter().filter_map(|name| paths::join(&folder, name));
+        let Some((path, text)) = paths.find_map(|path| self.files.text(&path).map(|text| (path, text))) else { return };
         self.found.files.extend(kinds::rows(kinds::MAKE, &folder));
         if self.seen.insert(format!("make {path} {goals:?}")) {
             self.targets(&[(path, text)], &folder, goals, depth);
@@ -289,7 +287,7 @@ impl Deriver<'_> {
         // A file with the name of such a target makes it up to date.
         for goal in goals.iter().filter(|goal| !whole.is_phony(goal)) {
             let path = paths::join(folder, goal);
-            self.found.files.extend(path.map(|path| JudgeFile::new(path, When::Added)));
+            self.found.files.extend(path.map(|path| JudgeFile::new(&path, When::Added)));
         }
         self.inner(&whole.recipes(&reached), folder, depth);
     }
@@ -331,6 +329,8 @@ impl Deriver<'_> {
             return self.command(&arguments[at..], &folder, depth.saturating_sub(1));
         }
         self.judge(&path, Part::Scripts { names });
-        bodies.iter().for_each(|body| self.inner(body, &folder, depth));
+        for body in &bodies {
+            self.inner(body, &folder, depth);
+        }
     }
 }

@@ -283,7 +283,7 @@ pub(super) fn of(program: &str, folder: &str) -> Vec<JudgeFile> {
     if tables.contains(&PYTHON) {
         let places = IMPORTED_FROM.iter().filter_map(|place| paths::join(folder, place));
         for (place, name) in places.flat_map(|place| LIBRARY.iter().map(move |name| (place.clone(), name))) {
-            let inside = |file: String| paths::join(&place, &file).map(|path| JudgeFile::new(path, When::Added));
+            let inside = |file: String| paths::join(&place, &file).map(|path| JudgeFile::new(&path, When::Added));
             found.extend([format!("{name}.py"), format!("{name}/__init__.py")].into_iter().filter_map(inside));
         }
     }

@@ -228,20 +228,19 @@ fn without_blocks(text: &str, name: &str) -> String {
     while let Some(at) = rest.find(name) {
         let after = &rest[at + name.len()..];
         let word = !rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '.' || c == '_');
-        match (after.trim_start().starts_with('{') && word).then(|| after.find('{')).flatten() {
-            Some(open) => {
-                out.push_str(&rest[..at]);
-                let end = closing(&after[open..], '{', '}').map_or(after.len(), |end| open + end + 1);
-                rest = &after[end..];
-            }
-            None => {
-                out.push_str(&rest[..at + name.len()]);
-                rest = after;
-            }
+        let open = after.find('{').filter(|open| word && after[..*open].trim().is_empty());
+        if let Some(open) = open {
+            out.push_str(&rest[..at]);
+            let end = closing(&after[open..], '{', '}').map_or(after.len(), |end| open + end + 1);
+            rest = &after[end..];
+        } else {
+            out.push_str(&rest[..at + name.len()]);
+            rest = after;
         }
     }
     out.push_str(rest);
-    let kept = out.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("version"));
+    let is_version = |line: &str| line.starts_with("version") && !line.contains([';', '{', '(']);
+    let kept = out.lines().map(str::trim).filter(|line| !line.is_empty() && !is_version(line));
     kept.collect::<Vec<_>>().join("\n")
 }
 

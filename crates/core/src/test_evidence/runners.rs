@@ -25,7 +25,7 @@ fn plain(line: &str) -> String {
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
         if c == '\u{1b}' {
-            chars.by_ref().find(|c| c.is_ascii_alphabetic());
+            chars.by_ref().find(char::is_ascii_alphabetic);
         } else {
             out.push(c);
         }
