@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn sections_know_their_keys() {
-        assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight"]);
+        assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight", "evidence", "min_tests"]);
         assert!(names::<GuardKeys>().contains(&"freeze_canary"));
         assert!(names::<LoopKeys>().contains(&"max_turns"));
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);

@@ -108,20 +108,23 @@ fn what_an_agent_writes_into_everloop_toml_is_not_in_force_until_a_person_says_s
     env.script("agent.sh", "cp hostile.toml everloop.toml; echo x >> work");
     env.run(&RUN).exits(3);
     assert_eq!(traces(&env), [""; 0]);
-    let told = tickets(&env);
-    assert_eq!(told.len(), 1, "once per content: {told:?}");
-    assert!(is_open(&told[0]) && told[0]["text"].as_str().is_some_and(|t| t.contains("config apply")), "{told:?}");
     let spec = env.the_loop()["spec"].clone();
     assert_ne!(spec["guard"]["stagnation_turns"], 999, "{spec}");
     assert_eq!(hashes(&env), [""; 0]);
     assert_eq!(trusted(&env), Vec::<Value>::new());
 
-    // The person goes on with the loop: the change is not taken along.
+    // What a turn adds is moved aside; another program may write the same. The person goes on with
+    // the loop: the change is not taken along.
+    env.write("everloop.toml", HOSTILE);
     let refused = env.run(&RUN).exits(4);
     assert!(refused.stderr.contains("agents worked there since"), "{}", refused.stderr);
     assert!(refused.stderr.contains("everloop config apply"), "{}", refused.stderr);
     let up = env.spawn(&["up", "--listen", "off"]);
     env.wait_for("it supervises", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");
+    env.wait_for("a ticket", || tickets(&env).iter().any(is_open));
+    let told = tickets(&env);
+    assert_eq!(told.len(), 1, "once per content: {told:?}");
+    assert!(told[0]["text"].as_str().is_some_and(|t| t.contains("config apply")), "{told:?}");
     env.run(&["down"]).ok();
     let said = up.wait().exits(143).stderr;
     assert!(said.contains("is not trusted, nothing of it runs") && !said.contains("added loop"), "{said}");
