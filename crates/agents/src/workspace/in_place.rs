@@ -184,10 +184,10 @@ impl InPlace {
         let now = self.countable(&walk(&self.dir, &self.root)?);
         let decides = |name: &&String| {
             let path = Path::new(name);
-            let text = fs::read(self.dir.join(path)).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            self.globs.concern(path, false) == Concern::Whole
-                || self.globs.decides(path, Versions { existed: false, before: None, after: Some(&text) })
+            let text = small_text(&self.dir.join(path));
+            let by_text =
+                |text: &String| self.globs.decides(path, Versions { existed: false, before: None, after: Some(text) });
+            self.globs.concern(path, false) == Concern::Whole || text.as_ref().is_none_or(by_text)
         };
         let new = now.difference(&note.there).filter(|name| !note.files.contains_key(*name));
         Ok(new.filter(decides).cloned().collect())
@@ -341,4 +341,13 @@ fn walk(dir: &Path, skip: &Path) -> Result<Vec<(PathBuf, Metadata)>, WorkspaceEr
         }
     }
     Ok(found)
+}
+
+/// The text of a plain file of a usual size; `None` for anything else, which no person would write
+/// there: a link, a pipe, or a file that is too large to look through.
+fn small_text(path: &Path) -> Option<String> {
+    const LARGEST_MB: u64 = 8;
+    let meta = fs::symlink_metadata(path).ok()?;
+    let usual = meta.is_file() && meta.len() <= LARGEST_MB << 20;
+    usual.then(|| fs::read(path).ok())?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -159,6 +159,16 @@ fn an_agent_configures_nothing() {
     all_refused("settings");
 }
 
+/// A new source would be looked through; the supervisor does not wait for a writer of a pipe.
+#[test]
+fn a_pipe_in_place_of_a_source_blocks_nothing() {
+    let env = Env::new();
+    env.write("test_it.py", "import unittest\nclass T(unittest.TestCase):\n def test(self): open('done')\n");
+    let run = ["run", "x", "--check", "python3 -m unittest -q", "--agent-cmd", "mkfifo helper.py", "-n", "1"];
+    env.run(&[&run[..], &["--min-gap", "0", "--in-place"]].concat()).exits(3);
+    assert!(!env.project().join("helper.py").exists(), "it was moved aside");
+}
+
 /// The same harness accepts honest work.
 #[test]
 fn honest_work_is_accepted() {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use everloop_core::ids::LoopId;
 use everloop_core::journal::sum;
+use everloop_core::mesh::keys::unsealed;
 use everloop_core::op::Ticket;
 use serde_json::{Value, json};
 
@@ -365,7 +366,13 @@ pub(super) fn loop_row(row: &Value) -> Option<LoopRow> {
 
 fn doc_value(kind: &str, row: &DocRow) -> Value {
     let DocRow { key, version, updated_at, body } = row;
-    json!({ "kind": kind, "key": key, "version": version, "updated_at": updated_at, "body": body_value(body) })
+    let mut value =
+        json!({ "kind": kind, "key": key, "version": version, "updated_at": updated_at, "body": body_value(body) });
+    if unsealed(body).is_some() {
+        // A signature covers the exact text, which the readable form is not.
+        value["exact"] = Value::String(body.clone());
+    }
+    value
 }
 
 pub(super) fn doc_row(row: &Value) -> Option<(String, DocRow)> {
@@ -373,7 +380,7 @@ pub(super) fn doc_row(row: &Value) -> Option<(String, DocRow)> {
         key: row["key"].as_str()?.to_owned(),
         version: row["version"].as_u64()?,
         updated_at: everloop_core::time::Time(row["updated_at"].as_i64()?),
-        body: body_text(&row["body"]),
+        body: row["exact"].as_str().map_or_else(|| body_text(&row["body"]), str::to_owned),
     };
     Some((row["kind"].as_str()?.to_owned(), doc))
 }

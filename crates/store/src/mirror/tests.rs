@@ -19,6 +19,11 @@ use crate::{Ledger, Recipients, Sqlite, Tickets};
 
 const SCORES: Scores = Scores { of_loop: |row| Some(json!({ "id": row.id, "phase": row.phase })), of_doc: |_, _| None };
 
+/// A signed document: its exact text counts, and its names are in no order.
+fn sealed() -> String {
+    format!("{{\"z\":1,\"a\":2,\"seal\":{{\"key\":\"{}\",\"signature\":\"00\"}}}}", "ab".repeat(32))
+}
+
 fn task(id: &str) -> Op {
     Op::Enqueue(NewTask {
         id: TaskId::new(id),
@@ -69,6 +74,7 @@ fn ledger() -> Sqlite {
         save(0),
         Op::SaveDoc { kind: "immune".to_owned(), key: "all".to_owned(), version: 0, body: "{\"a\":[1.5]}".to_owned() },
         Op::SaveDoc { kind: "plain".to_owned(), key: String::new(), version: 0, body: "no JSON".to_owned() },
+        Op::SaveDoc { kind: "sealed".to_owned(), key: String::new(), version: 0, body: sealed() },
         Op::SaveGuard { scope: Scope::All, version: 0, state: Box::new(GuardState::default()) },
         Op::Signal { to: "*".to_owned(), by: "me".to_owned(), body: "{}".to_owned() },
         Op::OpenTicket { key: "k".to_owned(), owner: None, text: "what now?".to_owned() },
@@ -106,7 +112,7 @@ fn rows(ledger: &Sqlite) -> Rows {
         late_results: tasks.iter().flat_map(|task| ledger.late_results(&task.task.id).unwrap()).collect(),
         tasks,
         guards: ledger.guards().unwrap(),
-        docs: ["immune", "plain"]
+        docs: ["immune", "plain", "sealed"]
             .iter()
             .flat_map(|kind| ledger.docs(kind).unwrap().into_iter().map(|doc| ((*kind).to_owned(), doc)))
             .collect(),
