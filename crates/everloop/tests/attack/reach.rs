@@ -164,6 +164,24 @@ pub const ATTEMPTS: &[Reach] = &[
     reach("callers", "stop", "env -u EVERLOOP_TURN -u EVERLOOP_SOCKET -u TMPDIR $EXE --state-dir $STATE/ stop"),
 ];
 
+/// Attempts that only root can make at all. Shim and supervisor hide their memory, so for other
+/// users the kernel refuses some of these without any isolation.
+const OF_ROOT: &[&str] = &[
+    "the supervisor's variables",
+    "variables of a shim",
+    "memory map",
+    "trace",
+    "descriptors",
+    "namespaces of a shim",
+    "user namespace",
+    "mount namespace",
+    "mount",
+    "root folder",
+    "a device",
+    "the machine's settings",
+    "the machine's programs",
+];
+
 /// Attaches to a process for a moment.
 const TRACE: &str = "import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -273,6 +291,8 @@ fn every_attempt_succeeds_without_isolation() {
     let turn = loot("none", (HOSTILE_TURN, "grep -q yes done"));
     let check = loot("none", ("true", HOSTILE_CHECK));
     let names: BTreeSet<&str> = turn.iter().chain(&check).map(|(_, name)| name.as_str()).collect();
-    let missing: Vec<&str> = ATTEMPTS.iter().map(|a| a.name).filter(|name| !names.contains(name)).collect();
+    let possible = |name: &&str| nix::unistd::geteuid().is_root() || !OF_ROOT.contains(name);
+    let wanted = ATTEMPTS.iter().map(|attempt| attempt.name).filter(possible);
+    let missing: Vec<&str> = wanted.filter(|name| !names.contains(name)).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
