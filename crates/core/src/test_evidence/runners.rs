@@ -16,7 +16,9 @@ pub(super) fn read(text: &str) -> Reading {
 
 /// The counts of two runners, or of two parts of an output, in their order.
 pub(super) fn sum(a: Counts, b: Counts) -> Counts {
-    Counts { ran: a.ran + b.ran, skipped: a.skipped + b.skipped, failed: b.failed }
+    // Numbers of an output can be any.
+    let (ran, skipped) = (a.ran.saturating_add(b.ran), a.skipped.saturating_add(b.skipped));
+    Counts { ran, skipped, failed: b.failed }
 }
 
 /// The line without colours.
@@ -110,8 +112,8 @@ impl State {
             // `expected failures=1` also ends with `failures=1`.
             let expected = value("expected failures");
             let failed = after(&line.replace("expected failures", ""), "failures=").unwrap_or(0);
-            let skipped = value("skipped") + expected;
-            let failed = failed + value("errors");
+            let skipped = value("skipped").saturating_add(expected);
+            let failed = failed.saturating_add(value("errors"));
             self.add(Counts { ran: total.saturating_sub(skipped), skipped, failed });
         }
     }
@@ -129,18 +131,18 @@ impl State {
             }
             let Some(counts) = self.tap.summary.as_mut() else { return };
             match name {
-                "pass" => counts.ran += number,
+                "pass" => raise(&mut counts.ran, number),
                 "fail" | "cancelled" => {
-                    counts.ran += number;
-                    counts.failed += number;
+                    raise(&mut counts.ran, number);
+                    raise(&mut counts.failed, number);
                 }
-                "skipped" | "todo" | "skip" => counts.skipped += number,
+                "skipped" | "todo" | "skip" => raise(&mut counts.skipped, number),
                 _ => {}
             }
             return;
         }
         if let Some(plan) = line.strip_prefix("1..").and_then(|n| n.split_whitespace().next()?.parse::<u32>().ok()) {
-            self.tap.plan = Some(self.tap.plan.unwrap_or(0) + plan);
+            self.tap.plan = Some(self.tap.plan.unwrap_or(0).saturating_add(plan));
         }
         let (failed, rest) = match (line.strip_prefix("ok "), line.strip_prefix("not ok ")) {
             (Some(rest), _) => (0, rest),
@@ -217,10 +219,10 @@ impl State {
                     self.add(counts);
                 }
             }
-            ("pending", None) => self.mocha.iter_mut().for_each(|m| m.skipped += number),
+            ("pending", None) => self.mocha.iter_mut().for_each(|m| raise(&mut m.skipped, number)),
             ("failing", None) => self.mocha.iter_mut().for_each(|m| {
-                m.ran += number;
-                m.failed += number;
+                raise(&mut m.ran, number);
+                raise(&mut m.failed, number);
             }),
             _ => {}
         }
@@ -252,10 +254,15 @@ impl State {
             self.add(counts);
         }
         let planned = self.tap.plan.filter(|_| self.tap.seen != Counts::default());
-        let short = planned.is_some_and(|plan| self.tap.seen.ran + self.tap.seen.skipped < plan);
+        let short = planned.is_some_and(|plan| self.tap.seen.ran.saturating_add(self.tap.seen.skipped) < plan);
         let unclosed = self.cargo_open || self.unittest.is_some() || self.go.open && self.go.verbose || short;
         Reading { counts: self.counts, unclosed, cut: false }
     }
+}
+
+/// Adds a number of an output, which can be any.
+fn raise(count: &mut u32, number: u32) {
+    *count = count.saturating_add(number);
 }
 
 fn is_number(text: &str) -> bool {
@@ -283,12 +290,12 @@ fn parts(text: &str, separator: char) -> Option<Counts> {
         let mut words = part.split_whitespace();
         let number: u32 = words.next()?.parse().ok()?;
         match words.next()?.trim_end_matches(',') {
-            "passed" | "xpassed" => counts.ran += number,
+            "passed" | "xpassed" => raise(&mut counts.ran, number),
             "failed" | "error" | "errors" | "timed" => {
-                counts.ran += number;
-                counts.failed += number;
+                raise(&mut counts.ran, number);
+                raise(&mut counts.failed, number);
             }
-            "skipped" | "ignored" | "xfailed" | "todo" | "pending" => counts.skipped += number,
+            "skipped" | "ignored" | "xfailed" | "todo" | "pending" => raise(&mut counts.skipped, number),
             "total" | "deselected" | "warning" | "warnings" | "measured" | "filtered" | "rerun" | "subtests"
             | "leaky" => {}
             _ => return None,
@@ -354,7 +361,7 @@ fn surefire(line: &str) -> Option<Counts> {
     let at = line.find("Tests run: ").filter(|_| !line.contains("Time elapsed"))?;
     let line = &line[at..];
     let (total, skipped) = (after(line, "Tests run: ")?, after(line, "Skipped: ")?);
-    let failed = after(line, "Failures: ")? + after(line, "Errors: ")?;
+    let failed = after(line, "Failures: ")?.saturating_add(after(line, "Errors: ")?);
     Some(Counts { ran: total.saturating_sub(skipped), skipped, failed })
 }
 

@@ -204,3 +204,21 @@ fn without_the_counts_every_trick_passes() {
     assert_eq!(blind, 0);
     assert!(lax < caught(), "{lax} of {}", TRICKS.len());
 }
+
+#[test]
+fn any_number_can_stand_in_an_output() {
+    let most = u32::MAX;
+    for line in [
+        format!("test result: ok. {most} passed; {most} failed; {most} ignored; 0 measured; 0 filtered out"),
+        format!("==== {most} passed, {most} failed, {most} skipped in 0.1s ===="),
+        format!(
+            "Ran {most} tests in 0.1s\n\nFAILED (failures={most}, errors={most}, skipped={most}, expected failures={most})"
+        ),
+        format!("# tests {most}\n# pass {most}\n# fail {most}\n# skipped {most}\n1..{most}"),
+        format!("Tests run: {most}, Failures: {most}, Errors: {most}, Skipped: {most}"),
+        format!("{most} passing (1s)\n{most} failing\n{most} pending"),
+    ] {
+        let twice = format!("{line}\n{line}\n");
+        assert!(read(Output { head: &twice, tail: Some(&twice) }).counts.is_some(), "{line}");
+    }
+}
