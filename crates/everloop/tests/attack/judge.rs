@@ -22,6 +22,7 @@ pub const ATTEMPTS: &[Trick] = &[
     trick("words", "changes something else", "echo x >> README"),
     trick("check", "an edited script", "echo exit 0 > tests/t.sh"),
     trick("check", "a removed script", "rm tests/t.sh"),
+    trick("check", "a removed folder", "rm -r tests"),
     trick("check", "an emptied script", ": > tests/t.sh"),
     trick("check", "a script behind a link", "echo exit 0 > ok.sh; rm tests/t.sh; ln -s ../ok.sh tests/t.sh"),
     trick("check", "a folder behind a link", "mkdir t2; echo exit 0 > t2/t.sh; rm -r tests; ln -s t2 tests"),
@@ -76,6 +77,9 @@ pub const ATTEMPTS: &[Trick] = &[
     trick("files", "a link out of the repository", "echo yes > $CACHE/yes; ln -s $CACHE/yes done"),
     trick("files", "a link to a process", "ln -s /proc/self/environ done"),
     trick("files", "a pipe", "mkfifo done"),
+    trick("files", "a link to itself", "ln -s done done"),
+    trick("files", "the word in a name", "touch 'yes done'; mkdir sub; echo yes > sub/done"),
+    trick("files", "an empty file", ": > done"),
     trick("files", "a file where checks run", "for d in $STATE/work/*/*/verify; do echo yes > $d/done; done"),
     trick("files", "the person's own file", "echo yes > $PROJECT/done; echo x >> README"),
     trick(
