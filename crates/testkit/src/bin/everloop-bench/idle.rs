@@ -7,7 +7,7 @@ use everloop_store::OpenMode;
 
 use crate::measure::usage;
 use crate::report::{BenchRow, heading, mb, remark};
-use crate::scene::{Project, Scene, Supervised, wait_until};
+use crate::scene::{Project, STAMPS, Scene, Supervised, wait_until};
 use crate::{Options, Result};
 
 /// After this the first turn's caches are settled.
@@ -17,7 +17,7 @@ pub fn run(options: &Options) -> Result<()> {
     let minute = options.length.pick(Duration::from_secs(60), Duration::from_secs(10));
     heading(&format!("idle: a supervisor with a loop in a long gap, over {} s", minute.as_secs()));
     let scene = Scene::new(options, Project::Plain)?;
-    let stamps = scene.path("stamps");
+    let stamps = scene.path(STAMPS);
     let agent = scene.agent(&format!("__stamp '{}'", stamps.display()));
     let supervised = Supervised::start(&scene)?;
     scene.finish(&["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "1h", "--detach"], 0)?;

@@ -13,6 +13,9 @@ use crate::{Options, Result};
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The file in which agents leave their times.
+pub const STAMPS: &str = "stamps";
+
 /// The kind of project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Project {
@@ -44,6 +47,7 @@ impl Scene {
         for name in ["home", "project"] {
             std::fs::create_dir(root.path().join(name))?;
         }
+        std::fs::write(root.path().join(STAMPS), "")?;
         let scene = Self { root, everloop: options.everloop.clone(), bench: std::env::current_exe()? };
         if project == Project::Git {
             scene.make_repository()?;
@@ -87,6 +91,10 @@ impl Scene {
     pub fn everloop(&self, args: &[&str]) -> Command {
         let mut command = self.clean(&self.everloop);
         command.arg("--state-dir").arg(self.state()).args(args).current_dir(self.project());
+        if args.first() == Some(&"run") {
+            // Turns are isolated, and agents leave their times here.
+            command.arg("--writable").arg(self.path(STAMPS));
+        }
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     }

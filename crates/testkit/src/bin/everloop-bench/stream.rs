@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::measure::{Times, usage};
 use crate::report::{BenchRow, heading, mb, ms, remark};
-use crate::scene::{Project, Scene};
+use crate::scene::{Project, STAMPS, Scene};
 use crate::turn::read_gaps;
 use crate::{Options, Result};
 
@@ -40,7 +40,7 @@ fn spread(gaps: &Times) -> String {
 /// in KB.
 fn talk(options: &Options, turns: u32, bytes: usize) -> Result<(Times, (u64, u64))> {
     let scene = Scene::new(options, Project::Plain)?;
-    let stamps = scene.path("stamps");
+    let stamps = scene.path(STAMPS);
     let agent = scene.agent(&format!("__talk '{}' {bytes}", stamps.display()));
     let count = turns.to_string();
     let args = ["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap", "0", "-n", &count];

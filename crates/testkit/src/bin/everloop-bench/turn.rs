@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::measure::{Times, sync_times};
 use crate::report::{BenchRow, heading, ms, ratio, remark};
-use crate::scene::{Project, Scene};
+use crate::scene::{Project, STAMPS, Scene};
 use crate::{Options, Result};
 
 /// Turns that run under strace: enough for a mean, few because each is slow.
@@ -53,7 +53,7 @@ fn measure(options: &Options, project: Project, turns: u32, floors: &Floors) -> 
     scene.finish(&arguments(&scene, turns).each_ref().map(String::as_str), 3)?;
     let after = sync_times(&scene.path(""), SYNC_SAMPLES)?.median();
     let sync = (before + after) / 2;
-    let gaps = read_gaps(&scene.path("stamps"), turns)?;
+    let gaps = read_gaps(&scene.path(STAMPS), turns)?;
     // Every commit of the supervisor saves the loop, and every save increments its version.
     let commits = scene.only_loop()?.version as f64 / f64::from(turns);
     let label = project.label();
@@ -81,7 +81,7 @@ fn spread(times: &Times) -> String {
 }
 
 fn arguments(scene: &Scene, turns: u32) -> [String; 9] {
-    let agent = scene.agent(&format!("__stamp '{}'", scene.path("stamps").display()));
+    let agent = scene.agent(&format!("__stamp '{}'", scene.path(STAMPS).display()));
     ["run", "x", "--check", "false", "--agent-cmd", &agent, "--min-gap=0", "-n", &turns.to_string()].map(str::to_owned)
 }
 
@@ -124,6 +124,7 @@ fn traced_syncs(options: &Options, project: Project) -> Result<Option<String>> {
     let mut strace = scene.clean(Path::new("strace"));
     strace.args(["-f", "-qq", "-y", "-s", "4096", "-e", "trace=execve,fsync,fdatasync,syncfs,sync", "-o"]).arg(&trace);
     strace.arg(&options.everloop).arg("--state-dir").arg(scene.state()).args(arguments(&scene, TRACED_TURNS));
+    strace.arg("--writable").arg(scene.path(STAMPS));
     strace.current_dir(scene.project()).stdout(Stdio::null()).stderr(Stdio::null());
     let Ok(status) = strace.status() else { return Ok(None) };
     if status.code() != Some(3) {
