@@ -3,7 +3,7 @@
 //!
 //! - [`means`]: which means this machine has, and what each does not cover
 //! - [`grants`]: the trees that are opened; `landlock`: as rules of the kernel
-//! - `bubblewrap`: the same as a mount namespace; `container`: the operator's command line
+//! - `bubblewrap`: the same as a mount namespace; `container`: the person's command line
 //! - `cli_home`: the folders of a CLI before a turn
 //! - `filter`: system calls that neither covers; `capabilities`: powers of root; `network`: a
 //!   network of its own
@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use nix::libc;
 use seccompiler::BpfProgram;
 
-pub use cli_home::furnish;
+pub use cli_home::{MovedHome, furnish};
 pub use means::{Means, concrete};
 
 /// The command that an isolation is prepared for.

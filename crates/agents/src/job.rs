@@ -8,8 +8,8 @@
 //! - `spec`: what to run; `job_log`: the job log
 //! - `shim`: the shim itself; `capture`, `marker`, `text`: how it processes output; `output`,
 //!   `tail`: reading it back
-//! - `carried`: how the variables reach the shim; `turn_socket`: how `everloop` inside of a turn
-//!   reaches the outside
+//! - `carried`: how the variables reach the shim; `temporary`: the command's own folder for such
+//!   files; `turn_socket`: how `everloop` inside of a turn reaches the outside
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop,
 //!   interrupt, kill
 //! - `sample`: liveness; `cgroup`, `tree`: finding and killing everything that belongs to a job
@@ -28,6 +28,7 @@ mod sample;
 mod shim;
 mod spec;
 mod tail;
+mod temporary;
 mod text;
 mod tree;
 pub mod turn_socket;

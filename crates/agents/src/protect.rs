@@ -78,12 +78,13 @@ impl Globs {
 
     /// What a path is to globs and rules, before its content is known.
     pub(crate) fn concern(&self, path: &Path, existed: bool) -> Concern {
-        match path.to_str() {
-            _ if self.matches(&self.except, path) => Concern::Free,
-            _ if existed && self.protects(path) => Concern::Whole,
-            Some(path) => judge_files::concern(&self.rules, path, existed),
-            None => Concern::Free,
+        if self.matches(&self.except, path) {
+            return Concern::Free;
         }
+        if existed && self.protects(path) {
+            return Concern::Whole;
+        }
+        judge_files::concern(&self.rules, &path.to_string_lossy(), existed)
     }
 
     /// Whether a copy of an existing file is kept where there is no git: not of those that only
@@ -96,7 +97,7 @@ impl Globs {
 
     /// Whether two versions of a file that concerns in part differ in that part.
     pub(crate) fn decides(&self, path: &Path, versions: Versions<'_>) -> bool {
-        path.to_str().is_some_and(|path| judge_files::decides(&self.rules, path, versions, read_toml))
+        judge_files::decides(&self.rules, &path.to_string_lossy(), versions, read_toml)
     }
 }
 

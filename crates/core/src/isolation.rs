@@ -4,7 +4,7 @@
 //! machine. `agents::isolation` enforces it where commands are started. [`places`] is the data:
 //! where secrets, caches and the folders of the CLIs are.
 //!
-//! Reading is "everything except", writing is "nothing except". A path that the operator names
+//! Reading is "everything except", writing is "nothing except". A path that a person names
 //! beats the built-in lists.
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
@@ -27,9 +27,9 @@ pub enum IsolationMode {
     Landlock,
     /// Namespaces for mounts and processes.
     Bubblewrap,
-    /// The operator's own command line around each command.
+    /// The person's own command line around each command.
     Container,
-    /// By the operator's word.
+    /// By the person's word.
     None,
 }
 
@@ -197,7 +197,7 @@ impl Isolation {
         hidden.extend(foreign.flat_map(|cli| cli.logins.iter().map(|login| cli.path(login, at))));
         hidden.extend(places::OTHER_LOGINS.iter().map(|path| at_home(path, at.home)));
         hidden.extend(at.secret_files.iter().cloned());
-        // What the operator names as readable is not hidden, whatever list it is on.
+        // What a person names as readable is not hidden, whatever list it is on.
         hidden.retain(|path| !wanted.iter().any(|wanted| path.starts_with(wanted)));
         hidden.extend(expand(&spec.unreadable));
         // A rule holds for a whole tree: with a hidden file in it, the folder of the command itself
@@ -229,7 +229,7 @@ impl Isolation {
         }
     }
 
-    /// Whether the operator switched it off.
+    /// Whether a person switched it off.
     pub fn is_off(&self) -> bool {
         self.mode == IsolationMode::None
     }

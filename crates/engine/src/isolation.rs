@@ -3,16 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use everloop_agents::isolation::concrete;
+use everloop_agents::isolation::{MovedHome, concrete, furnish};
 use everloop_core::isolation::{
     CommandKind, Isolation, IsolationMode, IsolationSpec, Places, at_home, clis_of, places,
 };
 use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, VariableSource};
 
 use crate::state_folder::StateFolder;
-
-/// Folders of CLIs that are not the person's, by the variable that names them.
-type Moved = Vec<(&'static str, PathBuf)>;
 
 /// One command of a loop.
 pub(super) struct CommandPlace<'a> {
@@ -26,7 +23,11 @@ impl CommandPlace<'_> {
     /// A turn of this agent, which reads `prompt_file`, and the variables that move the folders of
     /// its CLIs. No isolation: it is everloop's own program that types into a pane, and the agent
     /// there runs as its pane was started.
-    pub(super) fn turn(&self, agent: &AgentSpec, prompt_file: &Path) -> Result<(Option<Isolation>, Moved), String> {
+    pub(super) fn turn(
+        &self,
+        agent: &AgentSpec,
+        prompt_file: &Path,
+    ) -> Result<(Option<Isolation>, Vec<MovedHome>), String> {
         if agent.kind == AgentKind::Pane {
             return Ok((None, Vec::new()));
         }
@@ -35,7 +36,8 @@ impl CommandPlace<'_> {
         let clis = clis_of(agent.kind, &agent.argv);
         let moved = self.furnish(&clis, &agent.account, &at)?;
         at.own = vec![prompt_file.to_owned()];
-        at.own_writable = moved.iter().map(|(_, folder)| folder.clone()).collect();
+        at.own_writable = moved.iter().map(|home| home.writable.clone()).collect();
+        at.own.extend(moved.iter().map(|home| home.folder.clone()));
         if agent.kind == AgentKind::Api {
             let sessions = self.home.root().join("sessions");
             std::fs::create_dir_all(&sessions).map_err(|e| format!("cannot make `{}`: {e}", sessions.display()))?;
@@ -46,18 +48,16 @@ impl CommandPlace<'_> {
         Ok((Some(make(&kind, &self.spec.isolation, &at)), moved))
     }
 
-    /// Makes the folders of the agent's CLIs ready; those that are not the person's, with the
-    /// variables that name them.
-    fn furnish(&self, clis: &[AgentKind], account: &str, at: &Places<'_>) -> Result<Moved, String> {
+    /// Makes the folders of the agent's CLIs ready; returns those that are not the person's.
+    fn furnish(&self, clis: &[AgentKind], account: &str, at: &Places<'_>) -> Result<Vec<MovedHome>, String> {
         if self.spec.isolation.mode == IsolationMode::None {
             return Ok(Vec::new());
         }
         let mut moved = Vec::new();
         for cli in places::CLIS.iter().filter(|cli| clis.contains(&cli.kind)) {
             let folder = self.home.root().join("cli").join(account).join(cli.kind.label());
-            let named = everloop_agents::isolation::furnish(cli, at, &folder);
-            let named = named.map_err(|e| format!("cannot make the folder of {}: {e}", cli.kind.label()))?;
-            moved.extend(named.map(|name| (name, folder)));
+            let home = furnish(cli, at, &folder);
+            moved.extend(home.map_err(|e| format!("cannot make the folder of {}: {e}", cli.kind.label()))?);
         }
         Ok(moved)
     }

@@ -18,18 +18,7 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
     let program = means::bubblewrap().ok_or("bubblewrap is not installed (`bwrap` is not in PATH)")?;
     let mut argv = vec![program.display().to_string()];
     let mut word = |words: &[&str]| argv.extend(words.iter().map(|w| (*w).to_owned()));
-    word(&[
-        "--die-with-parent",
-        "--unshare-pid",
-        "--ro-bind",
-        "/",
-        "/",
-        "--dev-bind",
-        "/dev",
-        "/dev",
-        "--proc",
-        "/proc",
-    ]);
+    word(&["--die-with-parent", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
     for (name, _) in DROPPED {
         word(&["--cap-drop", name]);
     }

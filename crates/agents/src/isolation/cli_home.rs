@@ -4,19 +4,32 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everloop_core::isolation::Places;
 use everloop_core::isolation::places::{CliFolder, PrivateHome};
 
-/// Makes the folders of a CLI ready. Its private one, if it has one, is below `private`; the answer
-/// is the variable that names it.
-pub fn furnish(cli: &CliFolder, at: &Places<'_>, private: &Path) -> io::Result<Option<&'static str>> {
+/// A folder that a CLI uses instead of the person's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovedHome {
+    /// The variable that names it.
+    pub variable: &'static str,
+    pub folder: PathBuf,
+    /// Where in it the CLI writes. The folder above stays closed: a turn that put a link in the place
+    /// of this one would have other files cleaned away before the next.
+    pub writable: PathBuf,
+}
+
+/// Makes the folders of a CLI ready. Its private one, if it has one, is `private`.
+pub fn furnish(cli: &CliFolder, at: &Places<'_>, private: &Path) -> io::Result<Option<MovedHome>> {
     for folder in cli.needed {
         fs::create_dir_all(cli.path(folder, at))?;
     }
     let Some(home) = &cli.private else { return Ok(None) };
     let inside = if home.inside.is_empty() { private.to_owned() } else { private.join(home.inside) };
+    if fs::symlink_metadata(&inside).is_ok_and(|meta| !meta.is_dir()) {
+        fs::remove_file(&inside)?;
+    }
     fs::create_dir_all(&inside)?;
     clean(home, &inside)?;
     for name in home.linked {
@@ -25,7 +38,7 @@ pub fn furnish(cli: &CliFolder, at: &Places<'_>, private: &Path) -> io::Result<O
             symlink(original, inside.join(name))?;
         }
     }
-    Ok(Some(home.variable))
+    Ok(Some(MovedHome { variable: home.variable, folder: private.to_owned(), writable: inside }))
 }
 
 /// Removes everything but what the CLI keeps between turns; links are made anew.
@@ -67,7 +80,8 @@ mod tests {
             own_writable: Vec::new(),
         };
         let codex = CLIS.iter().find(|cli| cli.kind == AgentKind::Codex).unwrap();
-        assert_eq!(furnish(codex, &at, &private).unwrap(), Some("CODEX_HOME"));
+        let moved = furnish(codex, &at, &private).unwrap().unwrap();
+        assert_eq!((moved.variable, &moved.folder, &moved.writable), ("CODEX_HOME", &private, &private));
         fs::create_dir_all(private.join("sessions/2026")).unwrap();
         fs::remove_file(private.join("config.toml")).unwrap();
         for planted in ["config.toml", "AGENTS.md", "hooks.json"] {
@@ -79,5 +93,17 @@ mod tests {
         assert!(private.join("sessions/2026").exists());
         assert!(!private.join("AGENTS.md").exists() && !private.join("hooks.json").exists());
         assert!(!private.join("log").exists());
+
+        let gemini = CLIS.iter().find(|cli| cli.kind == AgentKind::Gemini).unwrap();
+        let private = dir.path().join("gemini");
+        let moved = furnish(gemini, &at, &private).unwrap().unwrap();
+        assert_eq!(moved.writable, private.join(".gemini"));
+        fs::remove_dir_all(&moved.writable).unwrap();
+        let precious = dir.path().join("precious");
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), "theirs").unwrap();
+        symlink(&precious, &moved.writable).unwrap();
+        furnish(gemini, &at, &private).unwrap();
+        assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "theirs");
     }
 }

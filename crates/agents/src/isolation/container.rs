@@ -1,4 +1,4 @@
-//! The operator's own command line around a command: docker, podman, ssh, or a script.
+//! The person's own command line around a command: docker, podman, ssh, or a script.
 
 use super::Confined;
 

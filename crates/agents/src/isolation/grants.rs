@@ -13,8 +13,11 @@ use everloop_core::isolation::Isolation;
 /// Entries of folders that are looked at in all; a folder with more stays closed from there on.
 const MAX_ENTRIES: usize = 50_000;
 
-/// Character devices that are safe to open; anything else in `/dev` stays closed.
-const CLOSED_DEVICES: &[&str] = &["mem", "kmem", "port", "kmsg", "vmem", "nvram"];
+/// Devices that commands use; anything else in `/dev` stays closed, disks in every form above all.
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty", "ptmx", "kvm", "kfd"];
+
+/// Beginnings of the names of more such devices: graphics processors.
+const DEVICE_PREFIXES: &[&str] = &["nvidia"];
 
 /// Folders of `/dev` that commands use.
 const DEVICE_FOLDERS: &[&str] = &["pts", "shm", "dri", "mqueue"];
@@ -94,8 +97,8 @@ fn devices() -> Vec<PathBuf> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         entry.file_type().is_ok_and(|kind| {
-            kind.is_char_device() && !CLOSED_DEVICES.contains(&&*name)
-                || kind.is_dir() && DEVICE_FOLDERS.contains(&&*name)
+            let listed = DEVICES.contains(&&*name) || DEVICE_PREFIXES.iter().any(|begin| name.starts_with(begin));
+            kind.is_char_device() && listed || kind.is_dir() && DEVICE_FOLDERS.contains(&&*name)
         })
     };
     fs::read_dir("/dev").into_iter().flatten().flatten().filter(usable).map(|entry| entry.path()).collect()

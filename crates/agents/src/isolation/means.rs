@@ -22,7 +22,7 @@ pub enum Means {
     },
     Bubblewrap,
     Container,
-    /// By the operator's word.
+    /// By the person's word.
     SwitchedOff,
     /// Nothing can be enforced here.
     Missing,

@@ -15,6 +15,7 @@ use super::cgroup::Cgroup;
 use super::control::kill;
 use super::error::JobError;
 use super::job_log::{self, Cancelled, JobLog, JobLogEntry};
+use super::temporary;
 use crate::process::{self, Identity};
 
 /// SIGKILL works within milliseconds, or the process hangs in the kernel and does not end at all.
@@ -64,8 +65,7 @@ pub fn inspect(dir: &Path) -> Result<JobTrace, JobError> {
     let mark = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     reap_marked(JOB_VAR, mark.as_os_str());
     if let Some(tmp) = tmp {
-        // Best effort: its shim is gone, and the folder is in the machine's one for such files.
-        fs::remove_dir_all(tmp).ok();
+        temporary::remove(&tmp);
     }
     Ok(JobTrace::Gone)
 }

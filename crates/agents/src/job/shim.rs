@@ -32,6 +32,7 @@ use super::control::stop_cause;
 use super::error::JobError;
 use super::job_log::{self, JobLog, JobLogEntry, JobRecord, Started};
 use super::spec::{Confine, Spec};
+use super::temporary;
 use super::tree::ProcessTree;
 use super::turn_socket::TurnSocket;
 use crate::clock;
@@ -103,7 +104,7 @@ fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String>
         cgroup.limit(isolation.max_processes, isolation.max_memory_mb);
     }
     let mut tree = ProcessTree { root: shim.pid, cgroup };
-    let tmp = spec.isolation.as_ref().map(|_| isolate::temporary_folder()).transpose()?;
+    let tmp = spec.isolation.as_ref().map(|_| temporary::make()).transpose()?;
     say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at, tmp: tmp.clone() })?;
     // A stop request is written before the shim is looked up; the shim reports its identity before
     // it reads stop requests. So one of the two always sees the other.
@@ -150,8 +151,7 @@ fn cgroup_path(tree: &ProcessTree) -> Option<std::path::PathBuf> {
 /// Removes the control group, which is empty by now, and the command's temporary files.
 fn leave(tree: &ProcessTree, tmp: Option<&Path>) {
     if let Some(tmp) = tmp {
-        // Best effort: what cannot be removed stays in the machine's folder for such files.
-        std::fs::remove_dir_all(tmp).ok();
+        temporary::remove(tmp);
     }
     if let Some(cgroup) = &tree.cgroup {
         // A killed process leaves the group a moment after it stopped running.

@@ -6,9 +6,11 @@
 //! [`BEHIND`]. Variables of the caller are not taken over.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +20,7 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg, sockopt::PeerCredentials,
 };
 use nix::sys::wait::WaitStatus;
+use nix::unistd::geteuid;
 
 use crate::process;
 
@@ -166,7 +169,15 @@ fn own<'a>(messages: impl Iterator<Item = ControlMessageOwned> + 'a) -> Vec<Owne
 pub fn find() -> Option<PathBuf> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
     let beside = || std::env::var_os("TMPDIR").map(|tmp| PathBuf::from(tmp).join(NAME));
-    named.or_else(beside).filter(|socket| socket.exists())
+    named.or_else(beside).filter(|socket| is_private(socket))
+}
+
+/// Whether a socket is in a folder that only this user can write: in one that all share, any program
+/// could wait for the words and the streams of a person.
+fn is_private(socket: &Path) -> bool {
+    let folder = socket.parent().and_then(|folder| fs::symlink_metadata(folder).ok());
+    let is_own = |meta: &fs::Metadata| meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o022 == 0;
+    socket.exists() && folder.as_ref().is_some_and(is_own)
 }
 
 /// Lets the shim of this turn run `everloop` with these arguments on the caller's streams; its exit
@@ -184,4 +195,27 @@ pub fn call(socket: &Path, dir: &Path, args: &[OsString]) -> io::Result<u8> {
     let mut code = [0];
     stream.read_exact(&mut code)?;
     Ok(code[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_socket_in_a_folder_that_others_write_is_not_used() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("everloop-a");
+        fs::create_dir(&folder).unwrap();
+        let socket = folder.join(NAME);
+        assert!(!is_private(&socket), "it is not there");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for (mode, private) in [(0o700, true), (0o755, true), (0o777, false), (0o1777, false), (0o770, false)] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_private(&socket), private, "{mode:o}");
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&folder, root.path().join("link")).unwrap();
+        assert!(!is_private(&root.path().join("link").join(NAME)));
+    }
 }

@@ -124,7 +124,9 @@ fn take(gathered: &mut Gathered, tree: &Path, path: &Path) -> Result<(), Workspa
             }
             gathered.bytes += bytes;
         }
-        Kind::Link if !planted::is(Bug::FollowsLinks) && leads_out(&full, path) => {
+        Kind::Link
+            if !planted::is(Bug::FollowsLinks) && fs::read_link(&full).map_or(true, |to| leads_out(path, &to)) =>
+        {
             gathered.leave_out(path, "it links out of the repository");
             return Ok(());
         }
@@ -147,16 +149,16 @@ fn take(gathered: &mut Gathered, tree: &Path, path: &Path) -> Result<(), Workspa
     Ok(())
 }
 
-/// Whether a link at `path` names something that is not in the repository: a check would read a
-/// file that no commit holds.
-fn leads_out(full: &Path, path: &Path) -> bool {
-    let Ok(target) = fs::read_link(full) else { return true };
-    let mut depth = path.components().count() - 1;
+/// Whether a link at `path` to `target` can name something that is not in the repository: a check
+/// would read a file that no commit holds. Going up is allowed at the beginning only, where the
+/// folders are real ones: behind another link it would start from somewhere else.
+fn leads_out(path: &Path, target: &Path) -> bool {
+    let (mut above, mut begun) = (path.components().count() - 1, false);
     for part in target.components() {
         match part {
-            Component::Normal(_) => depth += 1,
+            Component::Normal(_) => begun = true,
             Component::CurDir => {}
-            Component::ParentDir if depth > 0 => depth -= 1,
+            Component::ParentDir if !begun && above > 0 => above -= 1,
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return true,
         }
     }
@@ -175,4 +177,27 @@ fn is_confined(path: &Path) -> bool {
         _ => false,
     };
     !path.as_os_str().is_empty() && path.components().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_stays_in_the_repository() {
+        let out = |path: &str, target: &str| leads_out(Path::new(path), Path::new(target));
+        for (path, target) in [("a", "b"), ("a", "./b/c"), ("d/a", "../b"), ("d/e/a", "../../b/c"), ("d/a", "..")] {
+            assert!(!out(path, target), "{path} -> {target}");
+        }
+        for (path, target) in [
+            ("a", "/etc/passwd"),
+            ("a", "../b"),
+            ("d/a", "../../b"),
+            ("a", "b/../../c"),
+            // `l` may be a link to the root.
+            ("a", "d/e/l/../../x"),
+        ] {
+            assert!(out(path, target), "{path} -> {target}");
+        }
+    }
 }

@@ -42,6 +42,8 @@ pub(super) async fn violations(
         let replaced = matches!(change.kind, ChangeKind::Removed | ChangeKind::Retyped);
         match globs.concern(path, existed) {
             Concern::Free => false,
+            // Its text was not read, and no person gives a source such a name.
+            Concern::InPart if path.as_os_str().as_bytes().contains(&b'\n') => true,
             Concern::Whole => true,
             Concern::InPart if existed && replaced && change.kind == ChangeKind::Retyped => true,
             Concern::InPart => {
@@ -64,7 +66,7 @@ impl Texts {
         commits.dedup();
         let mut wanted = Vec::new();
         for path in changes.iter().map(|change| change.path.as_os_str().as_bytes()) {
-            // A line break would make two names of one; no runner has a file with such a name.
+            // A line break would make two names of one.
             if !path.contains(&b'\n') {
                 wanted.extend(commits.iter().map(|commit| [commit.as_bytes(), b":", path].concat()));
             }

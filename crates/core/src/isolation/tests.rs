@@ -85,7 +85,7 @@ fn settings_of_a_cli_are_never_writable() {
 }
 
 #[test]
-fn the_operators_words_beat_the_lists() {
+fn a_persons_words_beat_the_lists() {
     let spec = IsolationSpec {
         readable: vec!["~/.aws".to_owned(), "~/.kube/config".to_owned()],
         unreadable: vec!["~/diary".to_owned(), "relative".to_owned()],

@@ -161,8 +161,8 @@ impl ActionRun {
         for (name, value) in invocation.env {
             env = env.with(name, value);
         }
-        for (name, folder) in moved {
-            env = env.with(name, folder);
+        for home in moved {
+            env = env.with(home.variable, home.folder);
         }
         let env = env
             .with("EVERLOOP_LOOP", self.state.id.as_str())

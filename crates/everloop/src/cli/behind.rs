@@ -18,6 +18,7 @@ fn is_for_turns(verb: Option<&Verb>) -> bool {
                 | Verb::Why(_)
                 | Verb::Logs(_)
                 | Verb::Show(_)
+                | Verb::Diff(_)
                 | Verb::Usage(_)
                 | Verb::Pause(_)
                 | Verb::Task(_)

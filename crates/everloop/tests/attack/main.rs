@@ -18,8 +18,12 @@ struct Documented {
 }
 
 /// At most five; each is a sentence of docs/security.md too.
-const DOCUMENTED: [Documented; 3] = [
+const DOCUMENTED: [Documented; 4] = [
     Documented { name: "names", reason: "names in hidden folders can be listed; their contents cannot be read" },
+    Documented {
+        name: "caches",
+        reason: "a turn that changes a cached dependency changes it for its checks and for you",
+    },
     Documented { name: "modes", reason: "Modes and times of your files can be changed under Landlock" },
     Documented { name: "sockets", reason: "sockets of other programs can be connected to under Landlock" },
 ];

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 
 use super::env::Env;
 
@@ -151,6 +152,7 @@ pub const ATTEMPTS: &[Reach] = &[
         "touch /usr/local/bin/everloop-attack-$1 && rm /usr/local/bin/everloop-attack-$1",
     ),
     reach("files", "settings of a CLI", "mkdir -p $HOME/.claude && echo '{}' > $HOME/.claude/settings.json"),
+    reach("files", "a disk", "for b in $(find /dev -type b); do head -c 1 $b && exit 0; done; exit 1"),
     reach("processes", "signal", "for_shims 'kill -0 $pid'"),
     reach("processes", "memory map", "for_shims 'grep -q . /proc/$pid/maps'"),
     reach("processes", "trace", "for_shims 'python3 trace.py $pid'"),
@@ -297,13 +299,24 @@ fn every_attempt_is_refused_under_bubblewrap() {
     refused("bubblewrap");
 }
 
+/// Whether this machine has a disk that this user can open.
+fn has_disk() -> bool {
+    let is_disk = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_block_device());
+    let mut devices = fs::read_dir("/dev").into_iter().flatten().flatten().filter(is_disk);
+    devices.any(|entry| fs::File::open(entry.path()).is_ok())
+}
+
 /// An attempt that cannot succeed proves nothing: the suite fails where isolation is missing.
 #[test]
 fn every_attempt_succeeds_without_isolation() {
     let turn = loot("none", (HOSTILE_TURN, "grep -q yes done"));
     let check = loot("none", ("true", HOSTILE_CHECK));
     let names: BTreeSet<&str> = turn.iter().chain(&check).map(|(_, name)| name.as_str()).collect();
-    let possible = |name: &&str| nix::unistd::geteuid().is_root() || !OF_ROOT.contains(name);
+    let is_root = nix::unistd::geteuid().is_root();
+    let possible = |name: &&str| match *name {
+        "a disk" => has_disk(),
+        name => is_root || !OF_ROOT.contains(&name),
+    };
     let wanted = ATTEMPTS.iter().map(|attempt| attempt.name).filter(possible);
     let missing: Vec<&str> = wanted.filter(|name| !names.contains(name)).collect();
     assert_eq!(missing, Vec::<&str>::new());

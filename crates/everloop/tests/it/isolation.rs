@@ -7,7 +7,7 @@ use std::process::Command;
 use super::env::Env;
 
 #[test]
-fn what_the_operator_opens_is_open() {
+fn what_a_person_opens_is_open() {
     let env = Env::new();
     fs::create_dir_all(env.project().join("../home/.aws")).expect("the home is there");
     for name in [".aws/credentials", "kept"] {

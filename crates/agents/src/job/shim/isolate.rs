@@ -4,7 +4,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::libc;
@@ -81,12 +80,6 @@ fn reset_ignored() -> io::Result<()> {
 pub(super) fn stand_alone() {
     nix::unistd::setsid().ok();
     std::env::set_current_dir("/").ok();
-}
-
-/// A folder of its own for the temporary files of a command.
-pub(super) fn temporary_folder() -> Result<PathBuf, String> {
-    let pattern = std::env::temp_dir().join("everloop-XXXXXX");
-    nix::unistd::mkdtemp(&pattern).map_err(|e| format!("cannot make `{}`: {e}", pattern.display()))
 }
 
 /// Orphans below this process become its children instead of init's, so that none can hide.
