@@ -9,6 +9,7 @@
 //! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
+//! - [`planted`]: deliberate mistakes, where each shows, and the invariant that catches it
 //! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a private PostgreSQL server, and a pooler in front of it; [`proxy`]: stands
 //!   before it and cuts
@@ -24,6 +25,7 @@ pub mod docs;
 pub mod fake_model;
 pub mod fleet;
 pub mod offline;
+pub mod planted;
 pub mod post_office;
 pub mod postgres;
 pub mod processes;

@@ -77,6 +77,19 @@ pub const KINDS: [Kind; 18] = [
     Kind::Stubborn,
 ];
 
+/// What a turn of a kind is like.
+struct Traits {
+    /// The least and the most that it takes, in milliseconds.
+    takes: Option<(u64, u64)>,
+    code: i32,
+    /// How often it behaves so at a task that [`Script::first`] names it for.
+    times: u32,
+}
+
+const MOMENT: Option<(u64, u64)> = Some((200, 3_000));
+const MINUTE: Option<(u64, u64)> = Some((5_000, 90_000));
+const HOUR: Option<(u64, u64)> = Some((3_000_000, 4_200_000));
+
 /// A window of an account, as its vendor counts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
@@ -126,22 +139,7 @@ impl Script {
     /// its task does so however often it is interrupted, so that a run with crashes ends like one
     /// without.
     pub fn first(kinds: &[Kind]) -> Self {
-        let times = |kind: Kind| match kind {
-            Kind::Crasher | Kind::DiesYoung | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
-            Kind::Limited | Kind::Overloaded => 2,
-            Kind::Good
-            | Kind::Slow
-            | Kind::Clumsy
-            | Kind::Liar
-            | Kind::Cheater
-            | Kind::Breaker
-            | Kind::Busy
-            | Kind::PingPong
-            | Kind::Asks
-            | Kind::Metered
-            | Kind::Stubborn => u32::MAX,
-        };
-        Self { tasks: kinds.iter().map(|k| (*k, times(*k))).collect(), rest: (Kind::Good, 1) }
+        Self { tasks: kinds.iter().map(|k| (*k, k.traits().times)).collect(), rest: (Kind::Good, 1) }
     }
 
     /// How it behaves when it has taken up `task` `runs` times before.
@@ -153,15 +151,10 @@ impl Script {
 }
 
 impl Kind {
-    /// How long a turn takes, in milliseconds; `None` never ends by itself.
-    pub fn takes_ms(self, seed: u64) -> Option<u64> {
-        let spread = |low: u64, high: u64| Some(low + mix(seed, 9) % (high - low));
+    fn traits(self) -> Traits {
+        let traits = |takes, code, times| Traits { takes, code, times };
         match self {
-            Kind::Crasher | Kind::DiesYoung | Kind::Missing | Kind::Limited | Kind::Overloaded => spread(200, 3_000),
-            Kind::Slow => spread(3_000_000, 4_200_000),
-            Kind::Hang => None,
             Kind::Good
-            | Kind::Clumsy
             | Kind::Liar
             | Kind::Cheater
             | Kind::Breaker
@@ -169,14 +162,25 @@ impl Kind {
             | Kind::PingPong
             | Kind::Asks
             | Kind::Metered
-            | Kind::Stubborn
-            | Kind::Vanish => spread(5_000, 90_000),
+            | Kind::Stubborn => traits(MINUTE, 0, u32::MAX),
+            Kind::Clumsy => traits(MINUTE, 1, u32::MAX),
+            Kind::Slow => traits(HOUR, 0, u32::MAX),
+            Kind::Vanish => traits(MINUTE, 0, 1),
+            Kind::Hang => traits(None, 0, 1),
+            Kind::Missing => traits(MOMENT, 0, 1),
+            Kind::Crasher | Kind::DiesYoung => traits(MOMENT, 1, 1),
+            Kind::Limited | Kind::Overloaded => traits(MOMENT, 1, 2),
         }
+    }
+
+    /// How long a turn takes, in milliseconds; `None` never ends by itself.
+    pub fn takes_ms(self, seed: u64) -> Option<u64> {
+        self.traits().takes.map(|(low, high)| low + mix(seed, 9) % (high - low))
     }
 
     /// Its exit code.
     pub fn code(self) -> i32 {
-        i32::from(matches!(self, Kind::Crasher | Kind::DiesYoung | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
+        self.traits().code
     }
 
     /// The report that results from its stream.

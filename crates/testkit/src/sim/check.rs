@@ -18,7 +18,7 @@ use everloop_core::stream::Quota;
 use everloop_core::time::Time;
 use everloop_store::{Ledger as _, Recipients};
 
-use super::world::{Occurrence, Plans, Violation, World};
+use super::world::{Plans, Violation, World};
 
 mod facts;
 mod immune;
@@ -77,7 +77,7 @@ struct Current {
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The invariants of each loop.
-    pub all_invariants: BTreeMap<LoopId, Invariants>,
+    pub loops: BTreeMap<LoopId, Invariants>,
     /// Supervisors that died.
     pub crashes: u32,
     pub(super) healed: bool,
@@ -124,7 +124,7 @@ impl Watch {
 
     /// The machine did nothing for a while.
     pub(super) fn stood_still(&mut self, ms: u64) {
-        for invariants in self.all_invariants.values_mut() {
+        for invariants in self.loops.values_mut() {
             invariants.moved_ms += ms;
             invariants.over.values_mut().for_each(|at_ms| *at_ms += ms);
         }
@@ -160,7 +160,10 @@ impl World {
         }
         if !self.finishing && self.is_over() {
             self.finishing = true;
-            self.plan(FINISH_MS, Plans::World, Occurrence::Finish);
+            self.plan(FINISH_MS, Plans::World, |w| {
+                w.finished = true;
+                Ok(())
+            });
         }
         Ok(())
     }
@@ -187,8 +190,8 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        let all_invariants = &self.watch.all_invariants;
-        let ended = all_invariants.len() == self.sites.len() && all_invariants.values().all(|w| w.ended.is_some());
+        let loops = &self.watch.loops;
+        let ended = loops.len() == self.sites.len() && loops.values().all(|w| w.ended.is_some());
         let quiet = || self.ledger.model().messages(Recipients::All, 1).is_ok_and(|m| m.is_empty());
         ended && self.to_come == 0 && quiet()
     }
@@ -196,7 +199,7 @@ impl World {
     pub(super) fn never_ended(&self) -> Violation {
         let open: Vec<String> = self
             .watch
-            .all_invariants
+            .loops
             .iter()
             .filter(|(_, w)| w.ended.is_none())
             .map(|(id, w)| format!("{id} is {:?}", w.fold.phase))
@@ -206,7 +209,7 @@ impl World {
 
     /// The stored states are the folds of the journal.
     fn check_fold(&self) -> Result<(), Violation> {
-        for (id, invariants) in &self.watch.all_invariants {
+        for (id, invariants) in &self.watch.loops {
             let stored = self.stored(id);
             if stored.as_ref() != Some(&invariants.fold) {
                 return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", invariants.fold));
@@ -222,7 +225,7 @@ impl World {
         let empty = GuardState::default();
         for (scope, stored) in self.ledger.guards() {
             let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);
-            let idle = self.watch.all_invariants.values().all(|w| w.current.is_none());
+            let idle = self.watch.loops.values().all(|w| w.current.is_none());
             if idle && !stored.state.reserved.is_empty() {
                 return broken("reservations", format!("{scope} has {:?} set aside", stored.state.reserved));
             }
@@ -248,7 +251,7 @@ impl Watch {
                 self.cooling.remove(scope);
                 self.unserved.remove(scope);
                 if let Scope::Loop(id) = scope
-                    && let Some(invariants) = self.all_invariants.get_mut(id)
+                    && let Some(invariants) = self.loops.get_mut(id)
                 {
                     invariants.forgive();
                 }

@@ -15,7 +15,7 @@ use everloop_core::time::Time;
 use super::agent::Kind;
 use super::disk::Errno;
 use super::random::of_text;
-use super::world::{Flow, Halt, Occurrence, Plans, World};
+use super::world::{Flow, Plans, World};
 
 /// The stop ladder takes at most this long.
 const LADDER_MS: u64 = 10_000;
@@ -46,12 +46,12 @@ fn record(turn: &TurnId) -> String {
 impl World {
     /// The shim's first act, some time after it was forked.
     pub(super) fn shim_starts(&mut self, turn: &TurnId) -> Flow {
-        let Some(task) = task_of(turn) else { return Ok(()) };
         if !self.locked.insert(turn.clone()) {
             self.say("shim: locked out", turn.as_str());
             self.watch.mark("late shim locked out");
             return Ok(());
         }
+        let task = turn.task().clone();
         let Some(owner) = self.owner_of(&task) else { return Ok(()) };
         self.say("shim: starts", turn.as_str());
         let started_at = self.wall();
@@ -78,9 +78,10 @@ impl World {
         self.watch.read(turn);
         let seed = of_text(self.seed, turn.as_str());
         let plans = Plans::Machine(self.boot);
+        let turn = turn.clone();
         match kind.takes_ms(seed) {
-            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, Occurrence::ShimDies(turn.clone())),
-            Some(ms) => self.plan(ms, plans, Occurrence::AgentEnds(turn.clone(), 0)),
+            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, move |w| w.shim_dies(&turn)),
+            Some(ms) => self.plan(ms, plans, move |w| w.agent_ends(&turn, 0)),
             None => {}
         }
         Ok(())
@@ -90,31 +91,32 @@ impl World {
     pub(super) fn stop_shim(&mut self, turn: &TurnId, cause: StopCause) {
         self.stops.insert(turn.clone(), cause);
         let wait = self.random.below(LADDER_MS);
-        let plans = Plans::Machine(self.boot);
+        let (plans, id) = (Plans::Machine(self.boot), turn.clone());
         match self.shims.get_mut(turn) {
             Some(shim) if shim.alive => {
                 shim.ends += 1;
                 let ends = shim.ends;
-                self.plan(wait, plans, Occurrence::AgentEnds(turn.clone(), ends));
+                self.plan(wait, plans, move |w| w.agent_ends(&id, ends));
             }
             // There is no shim to stop: look again what is left of the turn. A shim that is about
             // to start sees the request.
-            _ => self.mine(wait, Occurrence::Deliver(turn.clone())),
+            _ => self.deliver_in(wait, turn),
         }
     }
 
     /// The shim is killed; its agent may go on.
-    pub(super) fn shim_dies(&mut self, turn: &TurnId) {
+    fn shim_dies(&mut self, turn: &TurnId) -> Flow {
         let orphan = self.random.one_in(2);
-        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return };
+        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return Ok(()) };
         shim.alive = false;
         shim.agent = orphan;
         self.say("shim: killed", turn.as_str());
-        self.mine(50, Occurrence::Deliver(turn.clone()));
+        self.deliver_in(50, turn);
+        Ok(())
     }
 
     /// The agent ended: by itself, or because it was stopped. The shim leaves its record.
-    pub(super) fn agent_ends(&mut self, turn: &TurnId, ends: u64) -> Flow {
+    fn agent_ends(&mut self, turn: &TurnId, ends: u64) -> Flow {
         let stopped = self.stops.get(turn).copied();
         let ended_at = self.wall();
         let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive && s.ends == ends) else { return Ok(()) };
@@ -147,7 +149,7 @@ impl World {
         }
         if self.supervisor.is_some() {
             let pause = self.random.below(200);
-            self.mine(pause, Occurrence::Deliver(turn.clone()));
+            self.deliver_in(pause, turn);
         }
         left
     }
@@ -226,9 +228,14 @@ impl World {
         }
     }
 
-    /// The supervisor notices that a turn's shim is gone.
-    pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
-        let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
+    /// The supervisor notices in so many milliseconds that a turn's shim is gone.
+    pub(super) fn deliver_in(&mut self, ms: u64, turn: &TurnId) {
+        let turn = turn.clone();
+        self.mine(ms, move |w| w.deliver(&turn));
+    }
+
+    fn deliver(&mut self, turn: &TurnId) -> Flow {
+        let Some(owner) = self.owner_of(turn.task()) else { return Ok(()) };
         let waits = self.held(&owner).is_some_and(
             |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == TurnStage::Running),
         );
@@ -240,11 +247,10 @@ impl World {
         if !self.shims.contains_key(turn) && !self.locked.contains(turn) {
             return Ok(());
         }
-        match self.step("find", turn.as_str(), |w| w.find(turn))? {
-            Ok(TurnTrace::Exited(exit)) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
-            Ok(TurnTrace::Gone) => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
-            Ok(TurnTrace::Alive | TurnTrace::Idle) => Ok(()),
-            Err(_) => Err(Halt::GiveUp),
+        match self.must("find", turn.as_str(), |w| w.find(turn))? {
+            TurnTrace::Exited(exit) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
+            TurnTrace::Gone => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
+            TurnTrace::Alive | TurnTrace::Idle => Ok(()),
         }
     }
 
@@ -260,9 +266,4 @@ impl World {
         let owner = task.as_str().split('-').next()?;
         self.sites.keys().find(|id| id.as_str() == owner).cloned()
     }
-}
-
-/// The task of a turn: `<task>.<fence>`.
-pub(super) fn task_of(turn: &TurnId) -> Option<TaskId> {
-    turn.as_str().rsplit_once('.').map(|(task, _)| TaskId::new(task))
 }

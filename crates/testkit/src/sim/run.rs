@@ -54,7 +54,7 @@ pub fn run(scenario: &Scenario, plan: FaultPlan, seed: u64) -> RunReport {
 
 fn wrong_ending(scenario: &Scenario, world: &World) -> Option<Violation> {
     let wanted = scenario.ends?;
-    let (id, invariants) = world.watch.all_invariants.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
+    let (id, invariants) = world.watch.loops.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
     let text = format!("loop {id} ended {}, it should be {wanted}", invariants.fold.phase.label());
     Some(Violation { invariant: "ending", text })
 }
@@ -62,7 +62,7 @@ fn wrong_ending(scenario: &Scenario, world: &World) -> Option<Violation> {
 impl World {
     fn report(self, violation: Option<Violation>) -> RunReport {
         use everloop_store::{Ledger as _, Tickets};
-        let all_invariants = &self.watch.all_invariants;
+        let loops = &self.watch.loops;
         let open = self.ledger.model().tickets(Tickets::Open).unwrap_or_default();
         RunReport {
             violation,
@@ -73,9 +73,9 @@ impl World {
             longest_stall: Duration::from_millis(self.watch.longest_stall_ms),
             trace_hash: self.trace.hash(),
             tail: self.trace.tail(),
-            endings: all_invariants.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
+            endings: loops.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
             results: self.sites.iter().map(|(id, s)| (id.clone(), s.result())).collect(),
-            starts: all_invariants.values().map(|w| w.starts.len()).sum(),
+            starts: loops.values().map(|w| w.starts.len()).sum(),
             tickets: open.into_iter().map(|t| t.key).collect(),
             marks: self.watch.marks.clone(),
         }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
-use everloop_core::isolation::IsolationSpec;
 use everloop_core::op::Amendment;
-use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::test_evidence::Proof;
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 use super::agent::{Kind, Script};
 use super::git::Tree;
+use crate::sample;
 
 mod known;
 mod random;
@@ -195,34 +195,14 @@ pub(super) fn check(name: String) -> CheckSpec {
     CheckSpec { name, run, timeout, weight: 1, pin: String::new(), proof: Proof::default() }
 }
 
-/// The spec of a simulated loop.
+/// The spec of a simulated loop: that of the samples, with checks and a script.
 pub fn spec(checks: u32) -> LoopSpec {
+    let sample = sample::spec();
     LoopSpec {
-        goal: "make the checks pass".to_owned(),
         checks: (0..checks).map(|n| check(format!("check{n}"))).collect(),
-        agent: AgentSpec {
-            name: "scripted".to_owned(),
-            argv: vec!["agent".to_owned()],
-            account: "default".to_owned(),
-            turn_microusd: 0,
-            turn_tokens: 1000,
-            ..AgentSpec::default()
-        },
-        others: Vec::new(),
-        workspace: WorkspaceSpec {
-            dir: "/repo".to_owned(),
-            mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
-            integrate: Integrate::Progress,
-            setup: None,
-            include_dirty: false,
-            protect: vec!["checks/**".to_owned()],
-            judge: everloop_core::judge_files::JudgeFiles::default(),
-            cache: Vec::new(),
-            origin: None,
-        },
+        agent: AgentSpec { name: "scripted".to_owned(), turn_microusd: 0, turn_tokens: 1000, ..sample.agent },
+        workspace: WorkspaceSpec { protect: vec!["checks/**".to_owned()], ..sample.workspace },
         bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
-        guard: GuardSpec::default(),
-        watch: WatchSpec::default(),
-        isolation: IsolationSpec::default(),
+        ..sample
     }
 }

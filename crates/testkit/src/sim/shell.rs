@@ -19,7 +19,7 @@ use everloop_store::{Error, Ledger as _, Model, Recipients};
 use super::disk::Errno;
 use super::ledger::{Ledger, Prepared};
 use super::watch::Rounds;
-use super::world::{Flow, Halt, Occurrence, Violation, World, here, violated};
+use super::world::{Flow, Halt, Violation, World, here, violated};
 
 /// Signs of life are looked for this often.
 const LOOK_MS: u64 = 60_000;
@@ -66,12 +66,10 @@ impl World {
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
         self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, draining: false });
-        let opened = self.step("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))?;
-        match opened {
-            Ok(Ok(())) => self.doubt = false,
-            Ok(Err(e)) => return violated("durability", format!("the ledger cannot be opened: {e}")),
-            Err(_) => return Err(Halt::GiveUp),
+        if let Err(e) = self.must("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))? {
+            return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
+        self.doubt = false;
         if self.ledger.last_seq() < self.ledger.promised() {
             let (is, was) = (self.ledger.last_seq(), self.ledger.promised());
             return violated("durability", format!("journal record {was} was promised, {is} are there"));
@@ -89,10 +87,7 @@ impl World {
         let found = match &state.phase {
             Phase::Turn(turn) => {
                 let turn = turn.id.clone();
-                match self.step("find", turn.as_str(), |w| w.find(&turn))? {
-                    Ok(found) => found,
-                    Err(_) => return Err(Halt::GiveUp),
-                }
+                self.must("find", turn.as_str(), |w| w.find(&turn))?
             }
             _ => TurnTrace::Idle,
         };
@@ -150,7 +145,7 @@ impl World {
     }
 
     /// A timer rang.
-    pub(super) fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
+    fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
         let Some(held) = self.held_mut(id).filter(|h| h.timers == timers) else { return Ok(()) };
         held.timer = None;
         self.say("tick", id.as_str());
@@ -177,12 +172,16 @@ impl World {
             let (input, consume) = shell::obey(&message);
             self.handle(&LoopId::new(message.to), &input.expect("people write commands"), &[consume])?;
         }
-        self.mine(POLL_MS, Occurrence::Inbox);
+        self.mine(POLL_MS, Self::read_box);
         Ok(())
     }
 
+    fn look_later(&mut self, id: LoopId, turn: TurnId) {
+        self.mine(LOOK_MS, move |w| w.look(&id, &turn));
+    }
+
     /// Looks for signs of life of a running turn.
-    pub(super) fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+    fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
         let (now, late_ms, signs) = (self.clock(), self.late_ms, self.silent_ms(turn));
         let Some(held) = self.held_mut(id) else { return Ok(()) };
         let Phase::Turn(current) = &held.state.phase else { return Ok(()) };
@@ -201,7 +200,7 @@ impl World {
         let renew = [shell::renew(current)];
         self.ledger.transact(now, &renew, &mut self.disk, &mut self.random).ok();
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
-        self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));
+        self.look_later(id.clone(), turn.clone());
         Ok(())
     }
 
@@ -220,7 +219,7 @@ impl World {
         if busy == 0 {
             return Err(Halt::Kill);
         }
-        self.mine(1_000, Occurrence::Leave);
+        self.mine(1_000, Self::leave);
         Ok(())
     }
 }
@@ -298,10 +297,11 @@ impl ShellEffects for World {
         }
         let (timer, timers) = (held.timer, held.timers);
         if let Some(at) = timer {
-            self.mine(at - now_ms, Occurrence::Tick(id.clone(), timers));
+            let id = id.clone();
+            self.mine(at - now_ms, move |w| w.tick(&id, timers));
         }
         if let (true, Some(turn)) = (look, running) {
-            self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn));
+            self.look_later(id.clone(), turn);
         }
         self.plan_beat(&id);
     }

@@ -16,10 +16,9 @@ use super::disk::{Disk, Loss};
 use super::fault::{Fault, FaultPlan, Faults};
 use super::git::{Repository, Tree};
 use super::ledger::{FILE, Ledger};
-use super::perform::Job;
 use super::process::Shim;
 use super::random::Random;
-use super::scenario::{Happening, LoopSetup, Scenario};
+use super::scenario::{LoopSetup, Scenario};
 use super::shell::Supervisor;
 use super::trace::Trace;
 
@@ -57,28 +56,15 @@ pub type Flow<T = ()> = Result<T, Halt>;
 #[derive(Debug)]
 pub struct Injected;
 
-/// Something on the heap.
-#[derive(Clone, Debug)]
-pub(super) enum Occurrence {
-    Boot,
-    Tick(LoopId, u64),
-    Inbox,
-    Work(LoopId, Job),
-    Look(LoopId, TurnId),
-    Beat(LoopId, u64),
-    Deliver(TurnId),
-    Leave,
-    ShimStarts(TurnId),
-    AgentEnds(TurnId, u64),
-    ShimDies(TurnId),
-    Happens(Box<Happening>),
-    Finish,
-}
+/// Something on the heap: what it does to the world.
+type Occurrence = Box<dyn FnOnce(&mut World) -> Flow>;
 
 /// Which process planned it, and until when the plan holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plans {
     Supervisor(u64),
+    /// An action that the supervisor has under way: it stands still while the machine sleeps.
+    Action(u64),
     Machine(u64),
     World,
 }
@@ -171,9 +157,10 @@ impl World {
             ..Self::default()
         };
         for (at, happening) in &scenario.happenings {
-            world.plan_at(*at, Plans::World, Occurrence::Happens(Box::new(happening.clone())));
+            let happening = happening.clone();
+            world.plan_at(*at, Plans::World, |w| w.happen(happening));
         }
-        world.plan(0, Plans::World, Occurrence::Boot);
+        world.plan(0, Plans::World, Self::start_up);
         world
     }
 
@@ -187,7 +174,7 @@ impl World {
             }
             self.late_ms = self.now_ms.saturating_sub(at);
             self.now_ms = self.now_ms.max(at);
-            match self.occur(what) {
+            match what(self) {
                 Ok(()) => {}
                 Err(Halt::Kill) => self.die(),
                 Err(Halt::GiveUp) => {
@@ -213,23 +200,25 @@ impl World {
 
     fn holds(&self, plans: Plans) -> bool {
         match plans {
-            Plans::Supervisor(incarnation) => self.supervisor.is_some() && incarnation == self.incarnation,
+            Plans::Supervisor(incarnation) | Plans::Action(incarnation) => {
+                self.supervisor.is_some() && incarnation == self.incarnation
+            }
             Plans::Machine(boot) => boot == self.boot,
             Plans::World => true,
         }
     }
 
-    pub(super) fn plan(&mut self, in_ms: u64, plans: Plans, what: Occurrence) {
+    pub(super) fn plan(&mut self, in_ms: u64, plans: Plans, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.plan_at(self.now_ms + in_ms, plans, what);
     }
 
-    fn plan_at(&mut self, at: u64, plans: Plans, what: Occurrence) {
+    fn plan_at(&mut self, at: u64, plans: Plans, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.planned += 1;
-        self.heap.insert((at, self.planned), (plans, what));
+        self.heap.insert((at, self.planned), (plans, Box::new(what)));
     }
 
     /// Something the supervisor of now will do.
-    pub(super) fn mine(&mut self, in_ms: u64, what: Occurrence) {
+    pub(super) fn mine(&mut self, in_ms: u64, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.plan(in_ms, Plans::Supervisor(self.incarnation), what);
     }
 
@@ -237,7 +226,7 @@ impl World {
     /// supervisor count boot time.
     pub(super) fn sleep_ms(&mut self, ms: u64) {
         for ((at, order), (plans, what)) in std::mem::take(&mut self.heap) {
-            let late = matches!(plans, Plans::Machine(_)) || matches!(what, Occurrence::Work(..));
+            let late = matches!(plans, Plans::Machine(_) | Plans::Action(_));
             self.heap.insert((at + if late { ms } else { 0 }, order), (plans, what));
         }
         self.stand_still(ms);
@@ -261,7 +250,7 @@ impl World {
     /// Counts a step; returns the fault that strikes at it.
     fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
         self.say(name, detail);
-        let fault = self.faults.meet()?;
+        let fault = self.faults.meet(Fault::draw)?;
         self.say("fault", &format!("{fault:?} at step {}", self.faults.steps()));
         Some(fault)
     }
@@ -275,6 +264,11 @@ impl World {
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
         self.struck(name, detail, |_| Err(Halt::Kill), effect)
+    }
+
+    /// The same of a step without which the supervisor cannot go on.
+    pub(super) fn must<T>(&mut self, name: &str, detail: &str, effect: impl FnOnce(&mut Self) -> T) -> Flow<T> {
+        self.step(name, detail, effect)?.map_err(|Injected| Halt::GiveUp)
     }
 
     /// A numbered step of another process: a kill of the supervisor at this moment does not stop
@@ -321,7 +315,7 @@ impl World {
         if self.supervisor.is_some() {
             self.fall();
             let pause = self.random.between(500, 3_000);
-            self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+            self.plan(pause, Plans::Machine(self.boot), Self::start_up);
         }
     }
 
@@ -347,7 +341,7 @@ impl World {
             shim.agent = false;
         }
         let pause = self.random.between(20_000, 60_000);
-        self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+        self.plan(pause, Plans::Machine(self.boot), Self::start_up);
     }
 }
 

@@ -30,7 +30,7 @@ impl World {
             if !busy.insert(shim.owner.clone()) {
                 return broken("one agent", format!("two agents work for loop {} (turn {turn})", shim.owner));
             }
-            let Some(invariants) = self.watch.all_invariants.get(&shim.owner) else { continue };
+            let Some(invariants) = self.watch.loops.get(&shim.owner) else { continue };
             if invariants.current.as_ref().is_some_and(|c| c.turn == *turn) {
                 continue;
             }
@@ -58,7 +58,7 @@ impl World {
 
     fn check_timer(&self, id: &LoopId, held: &Held) -> Result<(), Violation> {
         let since = |invariants: Option<&Invariants>| self.now_ms - invariants.map_or(self.now_ms, |w| w.moved_ms);
-        let idle_ms = since(self.watch.all_invariants.get(id));
+        let idle_ms = since(self.watch.loops.get(id));
         let wall_ms = held.state.spec.guard.turn_timeout.as_millis() as u64;
         match &held.state.phase {
             Phase::Ended { .. } => Ok(()),
@@ -88,7 +88,7 @@ impl World {
     pub(super) fn check_tasks(&self) -> Result<(), Violation> {
         for row in self.all_tasks() {
             let task = &row.task.id;
-            let held = self.watch.all_invariants.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
+            let held = self.watch.loops.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
             let amended = self.watch.amended.contains(task);
             match (&row.state, held) {
                 (TaskState::Leased { .. }, None) => {
@@ -138,7 +138,7 @@ impl World {
 
     /// I2, and nothing that was kept is lost.
     fn check_repository(&self, id: &LoopId) -> Result<(), Violation> {
-        let (site, invariants) = (&self.sites[id], &self.watch.all_invariants[id]);
+        let (site, invariants) = (&self.sites[id], &self.watch.loops[id]);
         let mut seen = BTreeSet::new();
         for task in site.git.history(&site.git.target).filter_map(|(_, c)| c.task.as_ref()) {
             if !seen.insert(task) {
@@ -162,7 +162,7 @@ impl World {
     fn check_tasks_at_end(&self) -> Result<(), Violation> {
         for row in self.all_tasks() {
             let task = &row.task.id;
-            let owner = row.task.owner.as_ref().and_then(|id| self.watch.all_invariants.get(id));
+            let owner = row.task.owner.as_ref().and_then(|id| self.watch.loops.get(id));
             let Some(invariants) = owner else { continue };
             let goes_on = invariants.fold.retry && invariants.fold.task.as_ref() == Some(task);
             let own = row.task.kind == "batch" && !self.watch.amended.contains(task);
@@ -188,12 +188,10 @@ impl World {
             let healthy = match ticket.key.split_once(':') {
                 Some(("guard.freeze", scope)) => !frozen(scope),
                 Some(("stagnation", id)) => {
-                    let invariants = self.watch.all_invariants.get(&LoopId::new(id));
+                    let invariants = self.watch.loops.get(&LoopId::new(id));
                     invariants.is_some_and(|w| w.ended == Some(LoopEnd::Reached))
                 }
-                Some(("stalled", id)) => {
-                    self.watch.all_invariants.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some())
-                }
+                Some(("stalled", id)) => self.watch.loops.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
                 None if ticket.key == "immune.observer" => !self.watch.is_suspicious(),
                 _ => false,
             };

@@ -48,7 +48,7 @@ impl World {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
             let node = here();
-            let mut all = self.watch.all_invariants.values().flat_map(|w| candidates(&w.fold, &node)).flatten();
+            let mut all = self.watch.loops.values().flat_map(|w| candidates(&w.fold, &node)).flatten();
             let all_out = |s: Subject| s.dimension != dimension || out(&s);
             if all.all(all_out) {
                 return broken("I8", format!("every {} is quarantined", dimension.label()));
@@ -65,7 +65,7 @@ impl World {
             Some(Tier::Out { until, trial }) => trial.as_ref() != Some(turn) || *until > at,
             _ => false,
         };
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
         if candidates(&invariants.fold, &here()).any(|who| !who.iter().any(out)) {

@@ -51,7 +51,7 @@ impl World {
         let now_ms = self.now_ms;
         if let Event::LoopCreated { name, spec } = event {
             let fold = LoopState::new(id.clone(), name.clone(), (**spec).clone(), at);
-            self.watch.all_invariants.insert(id.clone(), Invariants::new(fold, now_ms));
+            self.watch.loops.insert(id.clone(), Invariants::new(fold, now_ms));
             return Ok(());
         }
         if let Event::TurnStarted { .. } = event {
@@ -70,7 +70,7 @@ impl World {
             self.check_reached(id)?;
         }
         self.follow_reflexes(id, event, at);
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else {
+        let Some(invariants) = self.watch.loops.get_mut(id) else {
             return broken("journal", format!("loop {id} has events before it was made"));
         };
         // A loop that watches need not write anything.
@@ -100,7 +100,7 @@ impl World {
             return broken("I1", format!("turn {turn} left a record of its end and was declared lost"));
         }
         let site = &self.sites[id];
-        if let (Some(new), Some(old)) = (work, self.watch.all_invariants[id].fold.work.as_deref()) {
+        if let (Some(new), Some(old)) = (work, self.watch.loops[id].fold.work.as_deref()) {
             let (now, before) = (site.git.tree(new), site.git.tree(old));
             // A flaky check can hide that something passed, so that its loss is not seen either.
             let worse = now.fixed.count_ones() < before.fixed.count_ones() && !site.was_flaky;
@@ -116,7 +116,7 @@ impl World {
         }
         if outcome.counts() {
             let read = self.watch.read.get(turn).cloned().unwrap_or_default();
-            if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+            if let Some(invariants) = self.watch.loops.get_mut(id) {
                 invariants.notes.retain(|note| !read.contains(note));
             }
         }
@@ -127,7 +127,7 @@ impl World {
     fn check_reached(&self, id: &LoopId) -> Result<(), Violation> {
         let site = &self.sites[id];
         let checks = site.setup.checks();
-        let aside = self.watch.all_invariants[id].fold.kept.last().and_then(|k| k.integrated.clone());
+        let aside = self.watch.loops[id].fold.kept.last().and_then(|k| k.integrated.clone());
         let right = match aside {
             Some(Integrated::Aside { commit, .. }) => site.git.tree(&commit).is_right(checks),
             _ => site.result().is_right(checks),
@@ -140,7 +140,7 @@ impl World {
 
     /// One ticket per cause: opened once, notified once.
     fn follow_tickets(&mut self, id: &LoopId, event: &Event) -> Result<(), Violation> {
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return Ok(()) };
         match event {
             Event::TicketOpened { key, .. } => {
                 if !invariants.tickets.insert(key.clone()) {
@@ -158,7 +158,7 @@ impl World {
 
     /// A message stays until an agent has read it.
     fn check_notes(&self, id: &LoopId) -> Result<(), Violation> {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let newest = invariants.notes.len().saturating_sub(NOTES_KEPT);
         match invariants.notes[newest..]
             .iter()

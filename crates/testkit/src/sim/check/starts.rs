@@ -28,7 +28,7 @@ impl World {
     /// A start, before it is applied.
     pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { turn, permit, account, .. } = event else { return Ok(()) };
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let name = |what: &str| format!("turn {turn} started {what}");
         if invariants.paused || invariants.stop || invariants.ended.is_some() {
             return broken("I6", name("although the loop is paused, stopped or over"));
@@ -61,14 +61,14 @@ impl World {
         if let Some(text) = crowded(invariants, &spec, at) {
             return broken("I6", name(&text));
         }
-        let running = self.watch.all_invariants.values().filter(|w| w.current.is_some()).count();
+        let running = self.watch.loops.values().filter(|w| w.current.is_some()).count();
         if running >= spec.max_parallel_turns as usize {
             return broken("I6", name(&format!("with {running} of {} slots taken", spec.max_parallel_turns)));
         }
         self.check_quarantine(id, event, at)?;
         self.check_bucket(id, at)?;
         self.check_pace(id, event, at)?;
-        if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+        if let Some(invariants) = self.watch.loops.get_mut(id) {
             invariants.starts.push(at);
         }
         Ok(())
@@ -76,16 +76,16 @@ impl World {
 
     /// Starts of an account in any window: burst + rate × window.
     fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
-        let Some(bucket) = self.watch.all_invariants[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
+        let Some(bucket) = self.watch.loops[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
         // Starts are not distinguished by account here.
         let other =
             |w: &Invariants| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
-        if self.watch.all_invariants.values().any(other) {
+        if self.watch.loops.values().any(other) {
             return Ok(());
         }
         for n in 1..=4u32 {
             let from = at - bucket.every * n;
-            let starts = self.watch.all_invariants.values().flat_map(|w| &w.starts);
+            let starts = self.watch.loops.values().flat_map(|w| &w.starts);
             let seen = starts.filter(|t| **t > from && **t <= at).count() as u32 + 1;
             if seen > bucket.burst + n {
                 return broken("I6", format!("{seen} starts of one account within {n} refills of its bucket"));
@@ -98,7 +98,7 @@ impl World {
     /// by a twentieth at most; that of an urgent one, by a fifth.
     fn check_pace(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { account, task, .. } = event else { return Ok(()) };
-        let quota = self.watch.windows.get(account).filter(|_| self.watch.all_invariants[id].fold.spec.guard.pace);
+        let quota = self.watch.windows.get(account).filter(|_| self.watch.loops[id].fold.spec.guard.pace);
         let Some((quota, reset)) = quota.and_then(|q| Some((q, q.reset_at?))) else { return Ok(()) };
         let left = reset.0 - at.0;
         let length = METERED.as_millis() as i64;
@@ -128,7 +128,7 @@ impl World {
 
     /// The use of an account's window as a turn reported it; within one window it only grows.
     fn follow_window(&mut self, id: &LoopId, exit: &Exit) {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let (Phase::Turn(turn), Some(report)) = (&invariants.fold.phase, &exit.report) else { return };
         for quota in &report.quotas {
             let known = self.watch.windows.entry(turn.account.clone()).or_insert_with(|| quota.clone());
@@ -140,7 +140,7 @@ impl World {
 
     /// A vendor reported until when it does not serve an account.
     fn follow_limit(&mut self, id: &LoopId) {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let Phase::Turn(turn) = &invariants.fold.phase else { return };
         let account = Scope::Account(turn.account.clone());
         let exit = invariants.current.as_ref().and_then(|c| c.exit.as_ref());
@@ -161,7 +161,7 @@ impl World {
         if let Event::TurnExited { exit, .. } = event {
             self.follow_window(id, exit);
         }
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return };
         let spec = invariants.fold.spec.guard.clone();
         match event {
             Event::TurnEnded { outcome, .. } => invariants.turn_ended(outcome, frozen, &spec, at),

@@ -57,7 +57,7 @@ impl World {
     pub(super) fn check_signal(&mut self, id: &LoopId, cursor: &str, task: Option<&TaskId>) -> Result<(), Violation> {
         let news = cursor.parse::<u64>().ok();
         let there = task.is_none_or(|t| self.ledger.model().task(t).is_ok_and(|row| row.is_some()));
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return Ok(()) };
         if invariants.heard.is_some() != task.is_some() || news <= invariants.heard {
             return broken(
                 "signal",
@@ -70,7 +70,7 @@ impl World {
 
     /// What there was to see was seen by a loop that had the time for it.
     pub(super) fn check_heard(&self) -> Result<(), Violation> {
-        for (id, invariants) in &self.watch.all_invariants {
+        for (id, invariants) in &self.watch.loops {
             let watches = !invariants.fold.spec.watch.is_empty();
             // A loop that has used its turns up ends at once, and sees nothing that comes later.
             let used_up = invariants.fold.spec.bounds.max_turns.is_some_and(|n| invariants.fold.turns >= n);

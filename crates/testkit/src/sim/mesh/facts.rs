@@ -47,7 +47,6 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub violation: Option<Violation>,
-    pub longest_stall: Duration,
     /// Work that was pushed, by task and content of its report, and the node that pushed it: each
     /// must be known at the end.
     pub pushed: BTreeMap<(TaskId, String), usize>,
@@ -69,12 +68,8 @@ pub(super) struct Facts {
     pub ended: bool,
     /// A person wants the loop to stop.
     stop: Option<u64>,
-    pub epochs: u64,
     /// The most machines that were quarantined at once.
     pub most_out: u64,
-    /// Tasks that were set right, and silences that were reported.
-    pub reconciled: u64,
-    pub missed: u64,
 }
 
 impl World {
@@ -175,7 +170,7 @@ impl World {
         }
         let new = (leader.node.clone(), leader.term, leader.until);
         self.trace.say(self.now, "leads", &format!("{} {}", new.0, new.1));
-        self.facts.epochs += 1;
+        self.tally.epochs += 1;
         if let Some((node, term, until)) = self.facts.lease.replace(new.clone()) {
             if new.1 <= term {
                 self.violated("I4", format!("{} leads under epoch {}, after {node} under {term}", new.0, new.1));
@@ -344,7 +339,7 @@ impl World {
         if !fair {
             return;
         }
-        self.facts.longest_stall = self.facts.longest_stall.max(stall);
+        self.tally.longest_stall = self.tally.longest_stall.max(stall);
         if stall > STALL {
             self.violated("I5", format!("a free task waited {} s for {}", stall.as_secs(), self.nodes[n].id));
         }

@@ -29,7 +29,7 @@ use super::faults::MeshFault;
 use super::git::Commit;
 use super::node::{LastBeat, LocalWork};
 use super::stranger::Stranger;
-use super::world::{Event, World};
+use super::world::World;
 use crate::sim::random::of_text;
 
 /// Free tasks that are listed.
@@ -354,7 +354,7 @@ impl NodeEffects for Host<'_> {
             MeshAction::Merge(_) => 20_000,
         };
         let (wait, life, branch) = (world.dice.between(10, most), world.nodes[n].life, world.git.target);
-        world.later(wait, Event::Action(n, life, Box::new(action), branch));
+        world.later(wait, move |w| w.over(n, life, action, branch));
     }
 
     fn observe(&mut self, event: &NodeEvent<'_>) {
@@ -363,8 +363,14 @@ impl NodeEffects for Host<'_> {
 }
 
 impl World {
-    /// An action is over; the branch was at `branch` when it was started.
-    pub(super) fn over(&mut self, n: usize, action: MeshAction, branch: Commit) {
+    /// An action is over that was started in this life of the node; the branch was at `branch` then.
+    fn over(&mut self, n: usize, life: u64, action: MeshAction, branch: Commit) {
+        if self.nodes[n].life != life || !self.nodes[n].alive {
+            return;
+        }
+        if self.nodes[n].stopped() {
+            return self.nodes[n].unread.push(Box::new(move |w| w.over(n, life, action, branch)));
+        }
         let away = self.nodes[n].no_remote.map(|_| "the remote is away".to_owned());
         let outcome = match action {
             MeshAction::Begin { claim, state, spec, .. } => {

@@ -69,8 +69,8 @@ impl World {
     }
 
     fn reconciled(&mut self, plan: &ReconcilePlan) {
-        self.facts.reconciled += plan.repairs.len() as u64;
-        self.facts.missed += plan.missed.len() as u64;
+        self.tally.reconciled.0 += plan.repairs.len() as u64;
+        self.tally.reconciled.1 += plan.missed.len() as u64;
         let fair = self.hub.mood == Mood::Well && self.now > self.hub.odd_until;
         let Some(node) = plan.missed.iter().find_map(|id| self.named(id)).map(|n| &self.nodes[n]) else { return };
         let long = self.since(node.healthy_since).min(self.since(self.hub.since));

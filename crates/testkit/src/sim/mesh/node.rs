@@ -51,7 +51,6 @@ pub(super) struct LastBeat {
 }
 
 /// A simulated machine of the mesh.
-#[derive(Debug)]
 pub(super) struct Node {
     pub id: NodeId,
     /// Thousandths of the real rate at which its clock runs.
@@ -205,7 +204,7 @@ impl World {
 
     /// The product's node takes an input in and does one round.
     pub(super) fn act(&mut self, n: usize, input: NodeInput) {
-        self.steps += 1;
+        self.tally.steps += 1;
         let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
         let nap = node.on(input, &mut Host { world: self, n });
         self.nodes[n].core = Some(node);
@@ -222,7 +221,7 @@ impl World {
             return;
         }
         if self.nodes[n].stopped() {
-            return self.nodes[n].unread.push(Event::Hint(n, hint));
+            return self.nodes[n].unread.push(Box::new(move |w| w.hear(n, hint)));
         }
         if let Hint::Taken(task) = &hint {
             self.nodes[n].told.insert(task.clone());
@@ -251,16 +250,22 @@ impl World {
     /// The agents of a loop begin, or go on.
     pub(super) fn let_work(&mut self, n: usize, id: &LoopId) {
         let most = if self.setup.ill == Ill::All { 1_000 } else { ms(self.setup.work) };
-        let (wait, life) = (self.dice.between(1_000, most), self.nodes[n].life);
-        self.later(wait, Event::Local(n, life, Box::new(id.clone())));
+        let (wait, life, id) = (self.dice.between(1_000, most), self.nodes[n].life, id.clone());
+        self.later(wait, move |w| w.local_over(n, life, id));
     }
 
     /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the
-    /// loop waits instead.
-    pub(super) fn local_over(&mut self, n: usize, id: &LoopId) {
+    /// loop waits instead; what was planned in another life of the machine does not happen.
+    fn local_over(&mut self, n: usize, life: u64, id: LoopId) {
+        if self.nodes[n].life != life || !self.nodes[n].alive {
+            return;
+        }
+        if self.nodes[n].asleep {
+            return self.nodes[n].unread.push(Box::new(move |w| w.local_over(n, life, id)));
+        }
         let (luck, now) = (of_text(self.seed, id.as_str()) % 10, self.clock(n));
         let held = self.nodes[n].frozen.is_some();
-        let Some(local) = self.nodes[n].disk.loops.get_mut(id).filter(|l| l.over.is_none()) else { return };
+        let Some(local) = self.nodes[n].disk.loops.get_mut(&id).filter(|l| l.over.is_none()) else { return };
         if held {
             local.waits.get_or_insert(now);
             return;
