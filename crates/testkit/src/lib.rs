@@ -13,6 +13,7 @@
 //! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a private PostgreSQL server, and a pooler in front of it; [`proxy`]: stands
 //!   before it and cuts
+//! - [`random`]: numbers that depend on nothing but a seed
 //! - [`sample`]: loop states to print
 //! - [`processes`]: which processes belong to a state folder
 //! - [`tamper`]: changes to a ledger behind everloop's back
@@ -30,6 +31,7 @@ pub mod post_office;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod random;
 pub mod sample;
 pub mod sim;
 pub mod tamper;

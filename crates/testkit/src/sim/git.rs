@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::landing::Relation;
 
-use super::random::of_text;
+use crate::random::of_text;
 
 /// What a commit holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -26,8 +26,8 @@ mod world;
 use std::time::Duration;
 
 use super::fault::FaultPlan;
-use super::random::Random;
 use super::world::Violation;
+use crate::random::Random;
 use faults::MeshFault;
 pub use stranger::Stranger;
 pub use sum::{Sum, Tally};

@@ -5,17 +5,16 @@ use std::time::Duration;
 use everloop_core::action::LoopCommand;
 use everloop_core::event::{Event, LoopEnd};
 use everloop_core::guard::{Freeze, Scope};
-use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Amendment, NewTask, Op, Trust};
+use everloop_core::ids::LoopId;
+use everloop_core::op::{Amendment, Op};
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::Ledger as _;
 
 use super::agent::{Kind, Script};
-use super::scenario::Happening;
+use super::scenario::{self, Happening, PERSON};
 use super::world::{Flow, Site, World, violated};
 
-const PERSON: &str = "person";
 /// Turns that a person grants when everything is well again.
 const FRESH_TURNS: u32 = 60;
 /// A loop that watches would never end by itself.
@@ -37,7 +36,7 @@ impl World {
     /// refusals.
     fn outside(&mut self, ops: &[Op]) -> bool {
         let now = self.wall();
-        self.ledger.transact(now, ops, &mut self.disk, &mut self.random).is_ok()
+        self.ledger.transact(now, ops).is_ok()
     }
 
     /// What comes from outside.
@@ -45,7 +44,7 @@ impl World {
         self.to_come -= 1;
         self.say("happens", &format!("{happening:?}"));
         // The first process that opens the ledger after a crash repairs it.
-        if let Err(e) = self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt) {
+        if let Err(e) = self.ledger.reopen(self.doubt) {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
         self.doubt = false;
@@ -132,18 +131,8 @@ impl World {
 
     fn enqueue(&mut self, id: &LoopId) {
         self.watch.board_used = true;
-        let task = NewTask {
-            id: TaskId::new(format!("{id}-board{}", self.random.below(1_000_000))),
-            owner: Some(id.clone()),
-            kind: "request".to_owned(),
-            title: "look at this".to_owned(),
-            prompt: "please".to_owned(),
-            priority: 1,
-            deps: Vec::new(),
-            author: PERSON.to_owned(),
-            trust: Trust::Operator,
-            ready_at: self.wall(),
-        };
+        let name = format!("{id}-board{}", self.random.below(1_000_000));
+        let task = scenario::task(name, id.clone(), "request", self.wall());
         self.outside(&[Op::Enqueue(task)]);
     }
 

@@ -13,9 +13,9 @@ use everloop_core::stream::TurnReport;
 use everloop_core::time::Time;
 
 use super::agent::Kind;
-use super::disk::Errno;
-use super::random::of_text;
+use super::fault::Loss;
 use super::world::{Flow, Plans, World};
+use crate::random::of_text;
 
 /// The stop ladder takes at most this long.
 const LADDER_MS: u64 = 10_000;
@@ -24,7 +24,6 @@ const LADDER_MS: u64 = 10_000;
 #[derive(Clone, Debug)]
 pub(super) struct Shim {
     pub(super) owner: LoopId,
-    task: TaskId,
     kind: Kind,
     /// The shim runs.
     pub(super) alive: bool,
@@ -36,11 +35,13 @@ pub(super) struct Shim {
     ends: u64,
 }
 
-/// One operation on the disk.
-type DiskAct<'a> = &'a dyn Fn(&mut World) -> Result<(), Errno>;
-
-fn record(turn: &TurnId) -> String {
-    format!("{turn}/exit.json")
+/// The record of a turn's end, written aside (`exit.new`), synced, and given its name
+/// (`exit.json`); the name is safe once the folder is synced.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    exit: Exit,
+    named: bool,
+    safe: bool,
 }
 
 impl World {
@@ -70,7 +71,7 @@ impl World {
             kind => kind,
         };
         *runs += u32::from(!bad);
-        let shim = Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
+        let shim = Shim { owner, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
         self.shims.insert(turn.clone(), shim);
         if self.stops.contains_key(turn) || kind == Kind::Missing {
             return self.agent_ends(turn, 0);
@@ -139,9 +140,8 @@ impl World {
             tail: "all done, everything works".to_owned(),
             backoff_ms: shim.kind.asks_ms().filter(|_| stopped.is_none()),
             stopped,
-            leftovers: 0,
             report: report.filter(|_| stopped.is_none()),
-            base: None,
+            ..Exit::default()
         };
         let left = self.leave_record(turn, &exit);
         if let Some(shim) = self.shims.get_mut(turn) {
@@ -174,34 +174,44 @@ impl World {
         };
         let checks = site.setup.checks();
         if site.setup.in_place() {
-            kind.work(&mut site.folder, checks, &shim.task);
+            kind.work(&mut site.folder, checks, turn.task());
         } else if let Some(worktree) = site.git.worktrees.get_mut(turn) {
-            kind.work(&mut worktree.tree, checks, &shim.task);
+            kind.work(&mut worktree.tree, checks, turn.task());
         }
     }
 
     /// Never half a record: aside, synced, renamed, folder synced. A shim that cannot leave one
     /// ends without.
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
-        let (aside, name) = (format!("{turn}/exit.new"), record(turn));
-        let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
-        let acts: [(&str, DiskAct<'_>); 4] = [
-            ("record: write", &|w| w.disk.write(&aside, &bytes, &mut w.random)),
-            ("record: sync", &|w| w.disk.sync(&aside, &mut w.random)),
-            ("record: rename", &|w| w.disk.rename(&aside, &name)),
-            ("record: sync folder", &|w| w.disk.sync_folder()),
+        let record = Record { exit: exit.clone(), named: false, safe: false };
+        let acts: [(&str, fn(&mut Record)); 4] = [
+            ("record: write", |_| {}),
+            ("record: sync", |_| {}),
+            ("record: rename", |record| record.named = true),
+            ("record: sync folder", |record| record.safe = true),
         ];
+        self.records.insert(turn.clone(), record);
         for (what, act) in acts {
-            if !matches!(self.step_beside(what, turn.as_str(), act)?, Ok(Ok(()))) {
+            let done = self.step_beside(what, turn.as_str(), |w| w.records.get_mut(turn).into_iter().for_each(act))?;
+            if !done {
                 break;
             }
         }
         Ok(())
     }
 
+    /// The power fails: of the names that no sync of their folder confirmed, some are gone.
+    pub(super) fn lose_records(&mut self, loss: Loss) {
+        let named = self.records.values_mut().filter(|record| record.named);
+        let mut unsafe_names: Vec<&mut Record> = named.filter(|record| !record.safe).collect();
+        let kept = loss.keeps(unsafe_names.len() as u64, &mut self.random) as usize;
+        unsafe_names.iter_mut().take(kept).for_each(|record| record.safe = true);
+        self.records.retain(|_, record| record.safe);
+    }
+
     /// The record of a turn's end, if there is one.
     pub(super) fn exit_of(&self, turn: &TurnId) -> Option<Exit> {
-        serde_json::from_slice(self.disk.read(&record(turn))?).ok()
+        self.records.get(turn).filter(|record| record.named).map(|record| record.exit.clone())
     }
 
     /// What is left of a turn. Without a shim and a record its lock is taken and its remaining

@@ -66,8 +66,8 @@ impl World {
         let open = self.ledger.model().tickets(Tickets::Open).unwrap_or_default();
         RunReport {
             violation,
-            steps: self.faults.steps(),
-            faults: self.faults.met(),
+            steps: self.faults.steps,
+            faults: self.faults.met,
             crashes: self.watch.crashes,
             time: Duration::from_millis(self.now_ms),
             longest_stall: Duration::from_millis(self.watch.longest_stall_ms),

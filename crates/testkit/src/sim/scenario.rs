@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
-use everloop_core::ids::LoopId;
-use everloop_core::op::Amendment;
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::{Amendment, NewTask, Trust};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::test_evidence::Proof;
+use everloop_core::time::Time;
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 use super::agent::{Kind, Script};
@@ -22,6 +23,8 @@ pub use known::{bad_account, known, storm};
 pub use random::random;
 
 const HOUR_MS: u64 = 3_600_000;
+/// The name of the only person.
+pub(super) const PERSON: &str = "person";
 
 /// A loop and the agent that works for it.
 #[derive(Clone, Debug)]
@@ -103,10 +106,11 @@ impl Scenario {
         self
     }
 
-    /// One more loop.
+    /// One more loop `b` of so many checks and a good agent, changed like this.
     #[must_use]
-    pub fn and(mut self, other: LoopSetup) -> Self {
-        self.loops.push(other);
+    pub fn and(mut self, checks: u32, change: impl FnOnce(&mut LoopSetup)) -> Self {
+        self.loops.push(LoopSetup::new("b", checks));
+        change(&mut self.loops[1]);
         self
     }
 
@@ -145,13 +149,6 @@ impl LoopSetup {
         }
     }
 
-    /// The same with another agent.
-    #[must_use]
-    pub fn agent(mut self, script: Script) -> Self {
-        self.script = script;
-        self
-    }
-
     /// How many checks it has.
     pub fn checks(&self) -> u32 {
         self.spec.checks.len() as u32
@@ -187,6 +184,22 @@ fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
         prompt: String::new(),
     };
     spec.watch = WatchSpec { monitors: vec![monitor], park_after };
+}
+
+/// A task that a person queues.
+pub(super) fn task(id: String, owner: LoopId, kind: &str, ready_at: Time) -> NewTask {
+    NewTask {
+        id: TaskId::new(id),
+        owner: Some(owner),
+        kind: kind.to_owned(),
+        title: "look at this".to_owned(),
+        prompt: "please".to_owned(),
+        priority: 1,
+        deps: Vec::new(),
+        author: PERSON.to_owned(),
+        trust: Trust::Operator,
+        ready_at,
+    }
 }
 
 /// A check of this name.

@@ -16,8 +16,7 @@ use everloop_core::time::Time;
 use everloop_store::shell::{self, Circumstances, Committed, InputRun, Progress, Rejected, ShellEffects};
 use everloop_store::{Error, Ledger as _, Model, Recipients};
 
-use super::disk::Errno;
-use super::ledger::{Ledger, Prepared};
+use super::ledger::Prepared;
 use super::watch::Rounds;
 use super::world::{Flow, Halt, Violation, World, here, violated};
 
@@ -66,7 +65,7 @@ impl World {
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
         self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, draining: false });
-        if let Err(e) = self.must("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))? {
+        if let Err(e) = self.must("open", "", |w| w.ledger.reopen(w.doubt))? {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
         self.doubt = false;
@@ -118,30 +117,19 @@ impl World {
     /// Writes and syncs; false when the disk was full, nothing was written, and another try is
     /// needed.
     fn store(&mut self, prepared: &Prepared) -> Flow<bool> {
-        let write = |w: &mut World| w.ledger.write(prepared, &mut w.disk, &mut w.random);
-        match self.step("commit: write", "", write)? {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Halt::GiveUp),
-            Err(_) if self.random.one_in(2) => {
+        if self.step("commit: write", "", |w| w.ledger.write(prepared))?.is_err() {
+            if self.random.one_in(2) {
                 self.say("disk full", "");
                 self.watch.mark("disk full");
-                let reopened = self.ledger.reopen(&mut self.disk, &mut self.random, true);
-                return reopened.map(|()| false).or(Err(Halt::GiveUp));
+                return self.ledger.reopen(true).map(|()| false).or(Err(Halt::GiveUp));
             }
-            Err(_) => {
-                self.disk.fail(1, Errno::Io);
-                return write(self).map(|()| true).or(Err(Halt::GiveUp));
-            }
+            return Err(Halt::GiveUp);
         }
-        let sync = |w: &mut World| Ledger::sync(&mut w.disk, &mut w.random);
-        match self.step("commit: sync", "", sync)? {
-            Ok(Ok(())) => Ok(true),
-            Ok(Err(_)) => Err(Halt::GiveUp),
-            Err(_) => {
-                self.disk.fail(1, Errno::Io);
-                sync(self).map(|()| true).or(Err(Halt::GiveUp))
-            }
+        if self.step("commit: sync", "", |w| w.ledger.sync())?.is_err() {
+            self.ledger.fail_to_sync(&mut self.random);
+            return Err(Halt::GiveUp);
         }
+        Ok(true)
     }
 
     /// A timer rang.
@@ -198,7 +186,7 @@ impl World {
         };
         // Refused when a person took the task away.
         let renew = [shell::renew(current)];
-        self.ledger.transact(now, &renew, &mut self.disk, &mut self.random).ok();
+        self.ledger.transact(now, &renew).ok();
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
         self.look_later(id.clone(), turn.clone());
         Ok(())

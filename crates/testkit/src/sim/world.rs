@@ -12,15 +12,14 @@ use everloop_core::time::Time;
 
 use super::agent::Meter;
 use super::check::Watch;
-use super::disk::{Disk, Loss};
-use super::fault::{Fault, FaultPlan, Faults};
+use super::fault::{Fault, FaultPlan, Faults, Loss};
 use super::git::{Repository, Tree};
-use super::ledger::{FILE, Ledger};
-use super::process::Shim;
-use super::random::Random;
+use super::ledger::Ledger;
+use super::process::{Record, Shim};
 use super::scenario::{LoopSetup, Scenario};
 use super::shell::Supervisor;
 use super::trace::Trace;
+use crate::random::Random;
 
 /// When every simulation begins: 2026-01-01.
 pub const BEGIN: Time = Time(1_767_225_600_000);
@@ -110,12 +109,12 @@ pub struct World {
     pub(super) decisions: u64,
     pub(super) boot: u64,
     pub(super) late_ms: u64,
-    pub(super) disk: Disk,
     pub(super) ledger: Ledger,
-    /// The disk may differ from the ledger in memory.
+    /// The log may differ from the ledger in memory.
     pub(super) doubt: bool,
     pub(super) sites: BTreeMap<LoopId, Site>,
     pub(super) shims: BTreeMap<TurnId, Shim>,
+    pub(super) records: BTreeMap<TurnId, Record>,
     /// What vendors count, by account.
     pub(super) meters: BTreeMap<String, Meter>,
     /// Lock files of turns: no other process may run them.
@@ -247,14 +246,6 @@ impl World {
         self.trace.say(self.now_ms, what, detail);
     }
 
-    /// Counts a step; returns the fault that strikes at it.
-    fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
-        self.say(name, detail);
-        let fault = self.faults.meet(Fault::draw)?;
-        self.say("fault", &format!("{fault:?} at step {}", self.faults.steps()));
-        Some(fault)
-    }
-
     /// A numbered step of the supervisor: the place where it can be killed, and where the step can
     /// fail.
     pub(super) fn step<T>(
@@ -263,7 +254,7 @@ impl World {
         detail: &str,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
-        self.struck(name, detail, |_| Err(Halt::Kill), effect)
+        self.struck((name, detail), |_| Err(Halt::Kill), effect)
     }
 
     /// The same of a step without which the supervisor cannot go on.
@@ -273,27 +264,26 @@ impl World {
 
     /// A numbered step of another process: a kill of the supervisor at this moment does not stop
     /// it.
-    pub(super) fn step_beside<T>(
-        &mut self,
-        name: &str,
-        detail: &str,
-        effect: impl FnOnce(&mut Self) -> T,
-    ) -> Flow<Result<T, Injected>> {
+    pub(super) fn step_beside(&mut self, name: &str, detail: &str, effect: impl FnOnce(&mut Self)) -> Flow<bool> {
         let kill = |world: &mut Self| {
             world.die();
             Ok(())
         };
-        self.struck(name, detail, kill, effect)
+        Ok(self.struck((name, detail), kill, effect)?.is_ok())
     }
 
+    /// Counts a step, lets the fault strike that is planned for it, and has its effect.
     fn struck<T>(
         &mut self,
-        name: &str,
-        detail: &str,
+        (name, detail): (&str, &str),
         kill: impl Fn(&mut Self) -> Flow,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
-        let fault = self.enter(name, detail);
+        self.say(name, detail);
+        let fault = self.faults.meet(Fault::draw);
+        if let Some(fault) = fault {
+            self.say("fault", &format!("{fault:?} at step {}", self.faults.steps));
+        }
         match fault {
             Some(Fault::KillBefore) => kill(self)?,
             Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
@@ -329,11 +319,12 @@ impl World {
     fn lose_power(&mut self, loss: Loss) {
         self.say("power loss", &format!("{loss:?}"));
         self.watch.mark("power loss");
-        if self.disk.is_unsafe(FILE) {
+        if self.ledger.is_unsafe() {
             self.doubt = true;
             self.watch.mark("power loss with unsynced data");
         }
-        self.disk.power_loss(loss, &mut self.random);
+        self.ledger.power_loss(loss, &mut self.random);
+        self.lose_records(loss);
         self.fall();
         self.boot += 1;
         for shim in self.shims.values_mut() {

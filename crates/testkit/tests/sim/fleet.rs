@@ -12,7 +12,7 @@ use everloop_core::time::Time;
 use everloop_testkit::budget::Budget;
 use everloop_testkit::fleet::{Bad, Fleet, Size, Story, subject};
 use everloop_testkit::planted::Plant;
-use everloop_testkit::sim::random::Random;
+use everloop_testkit::random::Random;
 
 use super::in_parallel;
 

@@ -8,9 +8,10 @@ use everloop_core::ids::LoopId;
 use everloop_core::op::TaskState;
 use everloop_core::state::{Phase, TurnStage};
 use everloop_core::watch::{PARKED, WATCHING};
-use everloop_store::{Ledger as _, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Ledger as _, Tickets};
 
 use super::{Invariants, broken};
+use crate::sim::ledger::all_tasks;
 use crate::sim::shell::Held;
 use crate::sim::world::{Violation, World};
 
@@ -86,7 +87,7 @@ impl World {
 
     /// I1: a leased task is the one of a turn under way, and the other way round.
     pub(super) fn check_tasks(&self) -> Result<(), Violation> {
-        for row in self.all_tasks() {
+        for row in all_tasks(self.ledger.model()) {
             let task = &row.task.id;
             let held = self.watch.loops.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
             let amended = self.watch.amended.contains(task);
@@ -106,11 +107,6 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn all_tasks(&self) -> Vec<everloop_core::op::TaskRow> {
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        self.ledger.model().tasks(&all).expect("the model always answers")
-    }
-
     /// What must hold when all is over.
     pub(in crate::sim) fn check_end(&mut self) -> Result<(), Violation> {
         self.check_fold()?;
@@ -118,9 +114,9 @@ impl World {
         if let Some((turn, _)) = self.shims.iter().find(|(_, s)| s.agent || s.alive) {
             return broken("I7", format!("turn {turn} has processes after the end"));
         }
-        match self.ledger.agrees(&self.disk) {
+        match self.ledger.agrees() {
             Ok(true) => {}
-            Ok(false) => return broken("durability", "the disk holds something else than the ledger says"),
+            Ok(false) => return broken("durability", "the log holds something else than the ledger says"),
             Err(e) => return broken("durability", e.to_string()),
         }
         for (scope, guard) in self.ledger.guards() {
@@ -160,7 +156,7 @@ impl World {
 
     /// I1: no task is left over, and every result is in the ledger or among the late results.
     fn check_tasks_at_end(&self) -> Result<(), Violation> {
-        for row in self.all_tasks() {
+        for row in all_tasks(self.ledger.model()) {
             let task = &row.task.id;
             let owner = row.task.owner.as_ref().and_then(|id| self.watch.loops.get(id));
             let Some(invariants) = owner else { continue };

@@ -8,6 +8,7 @@ use everloop_core::watch::{KEEPALIVE, keepalive_of};
 use everloop_store::Ledger as _;
 
 use super::broken;
+use crate::sim::ledger::all_tasks;
 use crate::sim::world::{Flow, Halt, Violation, World};
 
 impl World {
@@ -38,7 +39,7 @@ impl World {
         if states.is_empty() {
             return Ok(());
         }
-        let tasks = self.all_tasks();
+        let tasks = all_tasks(self.ledger.model());
         for state in states {
             let (id, over) = (&state.id, state.is_over());
             let is_open = |s: &TaskState| matches!(s, TaskState::Queued | TaskState::Leased { .. });

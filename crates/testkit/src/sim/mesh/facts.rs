@@ -21,11 +21,12 @@ use everloop_core::mesh::work::Stage;
 use everloop_core::mesh::{End, KIND, MeshLoop, leader_lease, work};
 use everloop_core::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Ledger, Tickets};
 
 use super::hub::Mood;
 use super::stranger::MARK;
 use super::world::{World, ms};
+use crate::sim::ledger::all_tasks;
 use crate::sim::world::Violation;
 
 /// A healthy node holds on to its tasks at least this often; with a margin for the call itself.
@@ -367,13 +368,11 @@ impl World {
         let gone = self.facts.pushed.iter().filter(|((_, which), n)| !held(**n, which)).map(|(k, _)| k.clone());
         let gone: Vec<_> = gone.collect();
         self.facts.forgiven.extend(gone);
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        let rows = self.hub.model.tasks(&all).expect("the model answers");
         let known = |row: TaskRow| {
             let done = row.result.filter(|_| row.state == TaskState::Done);
             (row.task.id, Known { fence: row.fence, done })
         };
-        self.facts.known = rows.into_iter().map(known).collect();
+        self.facts.known = all_tasks(&self.hub.model).into_iter().map(known).collect();
         self.facts.lease = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
         self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
         self.facts.stop = None;
@@ -402,8 +401,7 @@ impl World {
             other => self.violated("I5", format!("the loop did not end: {other:?}, open {:?}", state.open)),
         }
         self.all_is_known();
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        for row in self.hub.model.tasks(&all).expect("the model answers") {
+        for row in all_tasks(&self.hub.model) {
             if matches!(row.state, TaskState::Queued | TaskState::Leased { .. }) {
                 self.violated("I1", format!("{} is still {}", row.task.id, row.state.label()));
             }

@@ -3,13 +3,13 @@
 
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::Op;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, Tickets};
 
 use super::hub::{Cut, Mood};
 use super::node::{Disk, LocalWork};
 use super::world::{World, ms};
+use crate::random::Random;
 use crate::sim::fault::Faults;
-use crate::sim::random::Random;
 
 /// Something that goes wrong at a place: a call to the hub, a write to a disk, a move of the
 /// branch.
@@ -381,9 +381,8 @@ impl World {
         let held = self.nodes[node].disk.held.values();
         let lost: Vec<_> = held.map(|claim| (claim.task.clone(), format!("{id} {}", claim.key))).collect();
         self.facts.forgiven.extend(lost);
-        let open = copy.tickets.iter().filter(|ticket| ticket.closed.is_none()).map(|ticket| ticket.key.clone());
-        for key in open.collect::<Vec<_>>() {
-            self.will_answer(node, key);
+        for ticket in copy.ledger.tickets(Tickets::Open).expect("the model answers") {
+            self.will_answer(node, ticket.key);
         }
         self.nodes[node].disk = copy;
         self.kill_for(node, 2_000);

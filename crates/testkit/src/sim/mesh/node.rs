@@ -8,14 +8,15 @@ use std::sync::Arc;
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
 use everloop_core::mesh::offline::Replica;
-use everloop_core::op::{Op, Ticket};
+use everloop_core::op::Op;
 use everloop_core::time::Time;
+use everloop_store::Model;
 
 use super::host::Host;
 use super::hub::Cut;
 use super::world::{EPOCH, Event, World, ms};
 use super::{Ill, Setup};
-use crate::sim::random::{Random, of_text};
+use crate::random::{Random, of_text};
 
 /// A loop of the machine's own.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub(super) struct Disk {
     pub held: Claims,
     pub loops: BTreeMap<LoopId, LocalWork>,
     pub replica: Arc<Replica>,
-    pub tickets: Vec<Ticket>,
+    pub ledger: Model,
 }
 
 /// What a machine's last heartbeat carried.
@@ -216,17 +217,30 @@ impl World {
         self.wake(n, wait);
     }
 
-    pub(super) fn hear(&mut self, n: usize, hint: Hint) {
-        if !self.nodes[n].alive {
+    /// Something reaches a machine: in this life of it, and when it is awake again.
+    pub(super) fn reach(
+        &mut self,
+        (n, life): (usize, u64),
+        halts: fn(&Node) -> bool,
+        event: impl FnOnce(&mut Self) + 'static,
+    ) {
+        let node = &mut self.nodes[n];
+        if node.life != life || !node.alive {
             return;
         }
-        if self.nodes[n].stopped() {
-            return self.nodes[n].unread.push(Box::new(move |w| w.hear(n, hint)));
+        if halts(node) {
+            return node.unread.push(Box::new(move |w| w.reach((n, life), halts, event)));
         }
-        if let Hint::Taken(task) = &hint {
-            self.nodes[n].told.insert(task.clone());
-        }
-        self.act(n, NodeInput::Hint(hint));
+        event(self);
+    }
+
+    pub(super) fn hear(&mut self, n: usize, hint: Hint) {
+        self.reach((n, self.nodes[n].life), Node::stopped, move |w| {
+            if let Hint::Taken(task) = &hint {
+                w.nodes[n].told.insert(task.clone());
+            }
+            w.act(n, NodeInput::Hint(hint));
+        });
     }
 
     /// The node is instructed to leave.
@@ -251,21 +265,15 @@ impl World {
     pub(super) fn let_work(&mut self, n: usize, id: &LoopId) {
         let most = if self.setup.ill == Ill::All { 1_000 } else { ms(self.setup.work) };
         let (wait, life, id) = (self.dice.between(1_000, most), self.nodes[n].life, id.clone());
-        self.later(wait, move |w| w.local_over(n, life, id));
+        self.later(wait, move |w| w.reach((n, life), |node| node.asleep, move |w| w.local_over(n, &id)));
     }
 
     /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the
-    /// loop waits instead; what was planned in another life of the machine does not happen.
-    fn local_over(&mut self, n: usize, life: u64, id: LoopId) {
-        if self.nodes[n].life != life || !self.nodes[n].alive {
-            return;
-        }
-        if self.nodes[n].asleep {
-            return self.nodes[n].unread.push(Box::new(move |w| w.local_over(n, life, id)));
-        }
+    /// loop waits instead.
+    fn local_over(&mut self, n: usize, id: &LoopId) {
         let (luck, now) = (of_text(self.seed, id.as_str()) % 10, self.clock(n));
         let held = self.nodes[n].frozen.is_some();
-        let Some(local) = self.nodes[n].disk.loops.get_mut(&id).filter(|l| l.over.is_none()) else { return };
+        let Some(local) = self.nodes[n].disk.loops.get_mut(id).filter(|l| l.over.is_none()) else { return };
         if held {
             local.waits.get_or_insert(now);
             return;

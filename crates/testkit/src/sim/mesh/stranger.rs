@@ -11,7 +11,7 @@ use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::host::Host;
 use super::world::World;
-use crate::sim::random::of_bytes;
+use crate::random::of_bytes;
 
 /// The mark of what a stranger made: in the goal of a loop, or as a file.
 pub(super) const MARK: &str = "evil";

@@ -9,7 +9,7 @@ use everloop_core::immune::Immune;
 use everloop_core::mesh::keys::TrustList;
 use everloop_core::mesh::node::NodeInput;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
-use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
+use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, LoopSpec};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Tickets};
@@ -21,8 +21,9 @@ use super::hub::{Hub, Mood};
 use super::limits::{Limits, fleet_name};
 use super::node::Node;
 use super::{MeshReport, Setup, Tally, stranger};
+use crate::random::Random;
+use crate::sample;
 use crate::sim::fault::{FaultPlan, Faults};
-use crate::sim::random::Random;
 use crate::sim::scenario;
 use crate::sim::trace::Trace;
 
@@ -141,7 +142,7 @@ impl World {
             }
         }
         MeshReport {
-            points: self.faults.chance.steps(),
+            points: self.faults.chance.steps,
             begun: self.begun,
             most_out: self.facts.most_out,
             tally: Tally {
@@ -297,14 +298,9 @@ impl World {
     /// The results of the checks on a commit.
     pub fn board(&self, commit: Commit) -> Scoreboard {
         let files = self.git.files(commit);
-        let row = |name: String| CheckResult {
-            verdict: if files.contains(&name) { Verdict::Pass } else { Verdict::Fail },
-            name,
-            weight: 1,
-            millis: 1,
-            output: String::new(),
-            fingerprint: 0,
-            reference: None,
+        let row = |name: String| {
+            let verdict = if files.contains(&name) { Verdict::Pass } else { Verdict::Fail };
+            sample::check_result(name, verdict, 1)
         };
         Scoreboard((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
     }

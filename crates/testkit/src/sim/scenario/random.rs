@@ -9,8 +9,8 @@ use everloop_core::op::{Amendment, Trust};
 use everloop_core::spec::{BucketSpec, Integrate, WorkspaceMode};
 
 use super::{HOUR_MS, Happening, LoopSetup, Scenario};
+use crate::random::Random;
 use crate::sim::agent::{KINDS, Kind, Script};
-use crate::sim::random::Random;
 
 /// The scenario of a seed.
 pub fn random(seed: u64) -> Scenario {
