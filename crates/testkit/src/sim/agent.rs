@@ -8,6 +8,7 @@ use everloop_core::stream::{LimitClass, Quota, TurnReport, VendorLimit};
 use everloop_core::time::Time;
 
 use super::git::Tree;
+use crate::random::Random;
 
 /// A used-up window begins anew after this.
 const RESETS_AFTER: Duration = Duration::from_secs(1800);
@@ -55,29 +56,8 @@ pub enum Kind {
     Stubborn,
 }
 
-/// All of them.
-pub const KINDS: [Kind; 18] = [
-    Kind::Good,
-    Kind::Slow,
-    Kind::Clumsy,
-    Kind::Liar,
-    Kind::Cheater,
-    Kind::Breaker,
-    Kind::Busy,
-    Kind::PingPong,
-    Kind::Crasher,
-    Kind::DiesYoung,
-    Kind::Asks,
-    Kind::Hang,
-    Kind::Vanish,
-    Kind::Missing,
-    Kind::Limited,
-    Kind::Overloaded,
-    Kind::Metered,
-    Kind::Stubborn,
-];
-
 /// What a turn of a kind is like.
+#[derive(Clone, Copy)]
 struct Traits {
     /// The least and the most that it takes, in milliseconds.
     takes: Option<(u64, u64)>,
@@ -89,6 +69,32 @@ struct Traits {
 const MOMENT: Option<(u64, u64)> = Some((200, 3_000));
 const MINUTE: Option<(u64, u64)> = Some((5_000, 90_000));
 const HOUR: Option<(u64, u64)> = Some((3_000_000, 4_200_000));
+
+const fn row(kind: Kind, takes: Option<(u64, u64)>, code: i32, times: u32) -> (Kind, Traits) {
+    (kind, Traits { takes, code, times })
+}
+
+/// All of them.
+const KINDS: [(Kind, Traits); 18] = [
+    row(Kind::Good, MINUTE, 0, u32::MAX),
+    row(Kind::Slow, HOUR, 0, u32::MAX),
+    row(Kind::Clumsy, MINUTE, 1, u32::MAX),
+    row(Kind::Liar, MINUTE, 0, u32::MAX),
+    row(Kind::Cheater, MINUTE, 0, u32::MAX),
+    row(Kind::Breaker, MINUTE, 0, u32::MAX),
+    row(Kind::Busy, MINUTE, 0, u32::MAX),
+    row(Kind::PingPong, MINUTE, 0, u32::MAX),
+    row(Kind::Crasher, MOMENT, 1, 1),
+    row(Kind::DiesYoung, MOMENT, 1, 1),
+    row(Kind::Asks, MINUTE, 0, u32::MAX),
+    row(Kind::Hang, None, 0, 1),
+    row(Kind::Vanish, MINUTE, 0, 1),
+    row(Kind::Missing, MOMENT, 0, 1),
+    row(Kind::Limited, MOMENT, 1, 2),
+    row(Kind::Overloaded, MOMENT, 1, 2),
+    row(Kind::Metered, MINUTE, 0, u32::MAX),
+    row(Kind::Stubborn, MINUTE, 0, u32::MAX),
+];
 
 /// A window of an account, as its vendor counts it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,26 +157,13 @@ impl Script {
 }
 
 impl Kind {
+    pub fn draw(random: &mut Random) -> Self {
+        random.pick(&KINDS).0
+    }
+
     fn traits(self) -> Traits {
-        let traits = |takes, code, times| Traits { takes, code, times };
-        match self {
-            Kind::Good
-            | Kind::Liar
-            | Kind::Cheater
-            | Kind::Breaker
-            | Kind::Busy
-            | Kind::PingPong
-            | Kind::Asks
-            | Kind::Metered
-            | Kind::Stubborn => traits(MINUTE, 0, u32::MAX),
-            Kind::Clumsy => traits(MINUTE, 1, u32::MAX),
-            Kind::Slow => traits(HOUR, 0, u32::MAX),
-            Kind::Vanish => traits(MINUTE, 0, 1),
-            Kind::Hang => traits(None, 0, 1),
-            Kind::Missing => traits(MOMENT, 0, 1),
-            Kind::Crasher | Kind::DiesYoung => traits(MOMENT, 1, 1),
-            Kind::Limited | Kind::Overloaded => traits(MOMENT, 1, 2),
-        }
+        let (_, traits) = KINDS.into_iter().find(|(kind, _)| *kind == self).expect("every kind has its row");
+        traits
     }
 
     /// How long a turn takes, in milliseconds; `None` never ends by itself.
@@ -178,7 +171,6 @@ impl Kind {
         self.traits().takes.map(|(low, high)| low + mix(seed, 9) % (high - low))
     }
 
-    /// Its exit code.
     pub fn code(self) -> i32 {
         self.traits().code
     }

@@ -28,6 +28,7 @@ mod starts;
 mod streak;
 mod watch;
 
+pub use immune::OUT_MOST;
 pub use marks::MARKS;
 
 /// The whole state is compared with its journal once in so many occurrences.
@@ -54,10 +55,7 @@ pub struct Invariants {
     over: BTreeMap<TurnId, u64>,
     pins: Vec<(String, String)>,
     notes: Vec<String>,
-    deaths: u32,
-    cooldowns: Vec<Time>,
-    not_before: Option<(Time, &'static str)>,
-    backoff: Option<Time>,
+    reflexes: starts::Reflexes,
     moved_ms: u64,
     /// How much of the input of its monitor it has received.
     heard: Option<u64>,
@@ -76,7 +74,6 @@ struct Current {
 /// What is watched over a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// The invariants of each loop.
     pub loops: BTreeMap<LoopId, Invariants>,
     /// Supervisors that died.
     pub crashes: u32,
@@ -95,7 +92,8 @@ pub struct Watch {
     unserved: BTreeMap<Scope, Time>,
     /// The use of the accounts' windows, as their turns reported it.
     windows: BTreeMap<String, Quota>,
-    prompts: BTreeMap<TurnId, Vec<String>>,
+    /// The messages in the prompts of turns, and those that an agent has read.
+    pub(super) prompts: BTreeMap<TurnId, Vec<String>>,
     read: BTreeMap<TurnId, Vec<String>>,
     told: BTreeMap<String, u32>,
     opened: BTreeMap<String, u32>,
@@ -109,11 +107,6 @@ impl Watch {
     /// Something worth counting happened.
     pub(super) fn mark(&mut self, what: &'static str) {
         *self.marks.entry(what).or_default() += 1;
-    }
-
-    /// A turn's prompt was written with these messages.
-    pub(super) fn told(&mut self, turn: &TurnId, notes: Vec<String>) {
-        self.prompts.insert(turn.clone(), notes);
     }
 
     /// The agent has its prompt.
@@ -144,8 +137,8 @@ fn broken<T>(invariant: &'static str, text: impl Into<String>) -> Result<T, Viol
 impl World {
     /// Everything that must hold now.
     pub(super) fn check(&mut self) -> Result<(), Violation> {
-        if !self.doubt && self.ledger.is_settled() {
-            if self.ledger.last_seq() < self.ledger.promised() {
+        if self.ledger.is_settled() {
+            if self.ledger.last_seq() < self.ledger.promised {
                 return broken("durability", "a promised journal record is gone");
             }
             self.follow_journal()?;
@@ -154,7 +147,7 @@ impl World {
         self.check_processes()?;
         self.check_timers()?;
         let deep = self.occurrences.is_multiple_of(DEEP_ONE_IN);
-        if deep && !self.doubt && self.ledger.is_settled() {
+        if deep && self.ledger.is_settled() {
             self.check_fold()?;
             self.check_tasks()?;
         }
@@ -197,13 +190,8 @@ impl World {
     }
 
     pub(super) fn never_ended(&self) -> Violation {
-        let open: Vec<String> = self
-            .watch
-            .loops
-            .iter()
-            .filter(|(_, w)| w.ended.is_none())
-            .map(|(id, w)| format!("{id} is {:?}", w.fold.phase))
-            .collect();
+        let open = self.watch.loops.iter().filter(|(_, w)| w.ended.is_none());
+        let open: Vec<String> = open.map(|(id, w)| format!("{id} is {:?}", w.fold.phase)).collect();
         Violation { invariant: "I5", text: format!("not over in time: {}", open.join("; ")) }
     }
 
@@ -253,7 +241,7 @@ impl Watch {
                 if let Scope::Loop(id) = scope
                     && let Some(invariants) = self.loops.get_mut(id)
                 {
-                    invariants.forgive();
+                    invariants.reflexes = starts::Reflexes::default();
                 }
             }
             Event::Cooldown { scope, until, .. } => {

@@ -72,9 +72,7 @@ pub enum FaultPlan<F = Fault> {
 pub struct Faults<F = Fault> {
     plan: FaultPlan<F>,
     random: Random,
-    /// Steps so far.
     pub steps: u64,
-    /// Faults so far.
     pub met: u32,
 }
 
@@ -85,7 +83,6 @@ impl<F> Default for Faults<F> {
 }
 
 impl Fault {
-    /// One of them, by chance.
     pub fn draw(random: &mut Random) -> Self {
         let loss = random.pick(&[Loss::All, Loss::Part, Loss::Part]);
         match random.below(10) {
@@ -100,7 +97,6 @@ impl Fault {
 }
 
 impl<F> Faults<F> {
-    /// A plan that begins.
     pub fn new(plan: FaultPlan<F>, seed: u64) -> Self {
         Self { plan, random: Random::new(seed ^ 0xfa17), steps: 0, met: 0 }
     }
@@ -128,7 +124,6 @@ impl<F> Faults<F> {
         matches!(self.plan, FaultPlan::Random { .. })
     }
 
-    /// No more faults from now on.
     pub fn heal(&mut self) {
         if self.is_random() {
             self.plan = FaultPlan::Calm;

@@ -25,8 +25,10 @@ pub struct Ledger {
     synced: usize,
     /// The model is ahead of the log: a batch is being written.
     ahead: bool,
-    /// The last journal record that was confirmed as safe.
-    promised: u64,
+    /// The model may differ from the log: the next process that opens it reads it again.
+    pub doubt: bool,
+    /// The last journal record that was confirmed as safe, and must survive everything.
+    pub promised: u64,
 }
 
 /// A batch that the rules accept and that is not written yet.
@@ -37,24 +39,13 @@ pub struct Prepared {
 }
 
 impl Ledger {
-    /// What it holds.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// The last journal record that must survive everything.
-    pub fn promised(&self) -> u64 {
-        self.promised
-    }
-
-    /// Whether no batch is half written.
+    /// Whether the model is what the log holds: no batch is half written, nothing is in doubt.
     pub fn is_settled(&self) -> bool {
-        !self.ahead
-    }
-
-    /// Whether a power loss could take something away.
-    pub fn is_unsafe(&self) -> bool {
-        self.synced < self.log.len()
+        !self.ahead && !self.doubt
     }
 
     /// Checks a batch against the rules. After this only [`Ledger::write`], [`Ledger::sync`],
@@ -65,7 +56,6 @@ impl Ledger {
         Ok(Prepared { batch: (now, ops.to_vec()), replies })
     }
 
-    /// Writes the batch.
     pub fn write(&mut self, prepared: &Prepared) {
         self.log.push(prepared.batch.clone());
     }
@@ -101,21 +91,23 @@ impl Ledger {
         Ok(self.confirm(prepared))
     }
 
-    /// The power fails.
-    pub fn power_loss(&mut self, loss: Loss, random: &mut Random) {
-        let unsynced = (self.log.len() - self.synced) as u64;
-        self.log.truncate(self.synced + loss.keeps(unsynced, random) as usize);
+    /// The power fails; whether that could take something away.
+    pub fn power_loss(&mut self, loss: Loss, random: &mut Random) -> bool {
+        let unsynced = self.log.len() - self.synced;
+        self.log.truncate(self.synced + loss.keeps(unsynced as u64, random) as usize);
+        self.doubt |= unsynced > 0;
+        unsynced > 0
     }
 
     /// Opens it after a crash. Reads the log only when the model may differ from it.
-    pub fn reopen(&mut self, doubt: bool) -> Result<(), Error> {
-        if !self.ahead && !doubt {
+    pub fn reopen(&mut self) -> Result<(), Error> {
+        if self.is_settled() {
             return Ok(());
         }
         self.model = self.read()?;
         // What was only in the cache counts from now on, so it must not be lost later.
         self.synced = self.log.len();
-        self.ahead = false;
+        (self.ahead, self.doubt) = (false, false);
         Ok(())
     }
 
@@ -146,7 +138,6 @@ impl Ledger {
         })
     }
 
-    /// All guards in the ledger.
     pub fn guards(&self) -> Guards {
         self.model.guards().expect("the model always answers")
     }
@@ -184,8 +175,8 @@ mod tests {
             }
             let prepared = ledger.prepare(Time(9), &[signal(9)]).expect("nothing fails here");
             ledger.write(&prepared);
-            ledger.power_loss(Loss::Part, &mut Random::new(seed));
-            ledger.reopen(true).expect("what is left can be read");
+            assert!(ledger.power_loss(Loss::Part, &mut Random::new(seed)));
+            ledger.reopen().expect("what is left can be read");
             let messages = ledger.model().messages(Recipients::All, 10).expect("the model always answers");
             assert!(messages.len() == 3 || messages.len() == 4);
             assert!(ledger.agrees().expect("it can be read"));

@@ -35,7 +35,6 @@ pub use sum::{Sum, Tally};
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The number of machines.
     pub nodes: u64,
     /// Tasks that each of them works on at once.
     pub slots: u64,
@@ -55,7 +54,6 @@ pub struct Setup {
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
-    /// Which work never succeeds.
     pub ill: Ill,
     /// What a stranger does that can write to the hub.
     pub stranger: Stranger,
@@ -87,15 +85,10 @@ pub enum Ill {
 pub struct MeshReport {
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
-    /// What was counted.
     pub tally: Tally,
     /// Places at which something can go wrong: calls to the hub, writes to a disk, moves of the
     /// branch.
     pub points: u64,
-    /// Attempts at tasks that were begun.
-    pub begun: u64,
-    /// The most machines that were quarantined at once.
-    pub most_out: u64,
     /// The last steps in words.
     pub tail: Vec<String>,
 }

@@ -44,10 +44,9 @@ impl World {
         self.to_come -= 1;
         self.say("happens", &format!("{happening:?}"));
         // The first process that opens the ledger after a crash repairs it.
-        if let Err(e) = self.ledger.reopen(self.doubt) {
+        if let Err(e) = self.ledger.reopen() {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
-        self.doubt = false;
         match happening {
             Happening::Ask(id, command) => self.ask(&id, &command),
             Happening::Hold(scope) => self.hold(&scope),

@@ -83,7 +83,7 @@ impl World {
     /// The turn's folder with its prompt.
     fn describe(&mut self, id: &LoopId, turn: &TurnId) {
         let told = self.state_of(id).map_or_else(Vec::new, |s| s.notes.iter().map(|n| n.text().to_owned()).collect());
-        self.watch.told(turn, told);
+        self.watch.prompts.insert(turn.clone(), told);
     }
 
     /// Prepares a turn and starts its shim.
@@ -151,12 +151,8 @@ impl World {
         let changed = tree != site.git.tree(&start);
         let mut head = start.clone();
         if changed {
-            head = site.git.commit(Commit {
-                parent: Some(head),
-                tree: tree.clone(),
-                task: Some(task.clone()),
-                amended: false,
-            });
+            let (tree, task) = (tree.clone(), Some(task.clone()));
+            head = site.git.commit(Commit { parent: Some(head), tree, task, ..Commit::default() });
         }
         if !site.git.contains(&head, &site.git.target) {
             head = site.git.rebase(&head, &site.git.target.clone(), task);

@@ -25,7 +25,6 @@ const LADDER_MS: u64 = 10_000;
 pub(super) struct Shim {
     pub(super) owner: LoopId,
     kind: Kind,
-    /// The shim runs.
     pub(super) alive: bool,
     /// The agent runs; it can outlive a killed shim.
     pub(super) agent: bool,

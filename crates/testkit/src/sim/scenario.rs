@@ -30,11 +30,9 @@ pub(super) const PERSON: &str = "person";
 #[derive(Clone, Debug)]
 pub struct LoopSetup {
     pub id: LoopId,
-    /// What it is to do.
     pub spec: LoopSpec,
     /// What its repository holds at first.
     pub tree: Tree,
-    /// How its agent behaves.
     pub script: Script,
     /// A check that holds is seen to fail once in so many runs.
     pub flaky: Option<u64>,

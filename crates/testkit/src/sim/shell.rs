@@ -38,11 +38,9 @@ pub(super) struct Held {
     pub(super) slept_ms: u64,
     /// The turn that is watched for signs of life.
     watched: Option<TurnId>,
-    /// The rounds of its monitors.
     pub(super) rounds: Rounds,
 }
 
-/// The supervisor's process.
 pub(super) struct Supervisor {
     pub(super) held: BTreeMap<LoopId, Held>,
     pub(super) since_ms: u64,
@@ -58,19 +56,17 @@ impl World {
         base + Duration::from_millis(self.now_ms - since)
     }
 
-    /// The supervisor's process begins.
     pub(super) fn start_up(&mut self) -> Flow {
         if self.supervisor.is_some() {
             return Ok(());
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
         self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, draining: false });
-        if let Err(e) = self.must("open", "", |w| w.ledger.reopen(w.doubt))? {
+        if let Err(e) = self.must("open", "", |w| w.ledger.reopen())? {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
-        self.doubt = false;
-        if self.ledger.last_seq() < self.ledger.promised() {
-            let (is, was) = (self.ledger.last_seq(), self.ledger.promised());
+        if self.ledger.last_seq() < self.ledger.promised {
+            let (is, was) = (self.ledger.last_seq(), self.ledger.promised);
             return violated("durability", format!("journal record {was} was promised, {is} are there"));
         }
         for row in self.ledger.model().loops().expect("the model always answers") {
@@ -121,7 +117,7 @@ impl World {
             if self.random.one_in(2) {
                 self.say("disk full", "");
                 self.watch.mark("disk full");
-                return self.ledger.reopen(true).map(|()| false).or(Err(Halt::GiveUp));
+                return self.ledger.reopen().map(|()| false).or(Err(Halt::GiveUp));
             }
             return Err(Halt::GiveUp);
         }
@@ -132,7 +128,6 @@ impl World {
         Ok(true)
     }
 
-    /// A timer rang.
     fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
         let Some(held) = self.held_mut(id).filter(|h| h.timers == timers) else { return Ok(()) };
         held.timer = None;

@@ -12,15 +12,8 @@ use super::world::{Flow, World};
 pub(super) struct Rounds {
     pub(super) monitors: MonitorRounds,
     /// When the next one is planned, in milliseconds of the world.
-    next: Option<u64>,
+    pub(super) next: Option<u64>,
     beats: u64,
-}
-
-impl Rounds {
-    /// Whether the next look is planned.
-    pub(super) fn goes_on(&self) -> bool {
-        self.next.is_some()
-    }
 }
 
 impl World {

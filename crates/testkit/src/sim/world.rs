@@ -31,18 +31,15 @@ const MOST_OCCURRENCES: u64 = 400_000;
 pub struct Violation {
     /// Which one, as in FAULTS.md, or a word of its own.
     pub invariant: &'static str,
-    /// What was seen.
     pub text: String,
 }
 
 /// Why an occurrence ends early.
 #[derive(Debug)]
 pub enum Halt {
-    /// The supervisor was killed.
     Kill,
     /// It gave up by itself: the ledger answered with an error, so that nothing is known any more.
     GiveUp,
-    /// The power failed.
     Power(Loss),
     /// The simulation is over.
     Violated(Violation),
@@ -73,7 +70,6 @@ pub(super) enum Plans {
 pub struct Site {
     /// How it was set up; the script may change when the world heals.
     pub setup: LoopSetup,
-    /// The repository of the loop.
     pub git: Repository,
     /// The operator's folder, for loops that work in place.
     pub folder: Tree,
@@ -110,8 +106,6 @@ pub struct World {
     pub(super) boot: u64,
     pub(super) late_ms: u64,
     pub(super) ledger: Ledger,
-    /// The log may differ from the ledger in memory.
-    pub(super) doubt: bool,
     pub(super) sites: BTreeMap<LoopId, Site>,
     pub(super) shims: BTreeMap<TurnId, Shim>,
     pub(super) records: BTreeMap<TurnId, Record>,
@@ -163,7 +157,6 @@ impl World {
         world
     }
 
-    /// Runs until all is over.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.submit();
         while let Some(((at, _), (plans, what))) = self.heap.pop_first() {
@@ -177,7 +170,7 @@ impl World {
                 Ok(()) => {}
                 Err(Halt::Kill) => self.die(),
                 Err(Halt::GiveUp) => {
-                    self.doubt = true;
+                    self.ledger.doubt = true;
                     self.die();
                 }
                 Err(Halt::Power(loss)) => self.lose_power(loss),
@@ -237,7 +230,6 @@ impl World {
         self.watch.stood_still(ms);
     }
 
-    /// The wall clock.
     pub(super) fn wall(&self) -> Time {
         Time(BEGIN.0 + self.now_ms as i64 + self.wall_ms)
     }
@@ -319,11 +311,9 @@ impl World {
     fn lose_power(&mut self, loss: Loss) {
         self.say("power loss", &format!("{loss:?}"));
         self.watch.mark("power loss");
-        if self.ledger.is_unsafe() {
-            self.doubt = true;
+        if self.ledger.power_loss(loss, &mut self.random) {
             self.watch.mark("power loss with unsynced data");
         }
-        self.ledger.power_loss(loss, &mut self.random);
         self.lose_records(loss);
         self.fall();
         self.boot += 1;

@@ -90,7 +90,7 @@ fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
     // Five tasks for each check; three attempts at each, and more only until a second node failed
     // too.
     let tasks = 6 * 5;
-    assert!(report.tally.landed == 0 && (tasks * 3..tasks * 4).contains(&report.begun), "{report:?}");
+    assert!(report.tally.landed == 0 && (tasks * 3..tasks * 4).contains(&report.tally.begun), "{report:?}");
 }
 
 #[test]
@@ -100,13 +100,13 @@ fn a_machine_that_always_fails_is_quarantined_and_gets_a_task_when_nobody_else_c
     for (seed, report) in reports.iter().enumerate() {
         must_be_clean(&format!("seed {seed}"), report);
     }
-    let quarantined = reports.iter().filter(|report| report.most_out == 1).count();
+    let quarantined = reports.iter().filter(|report| report.tally.most_out == 1).count();
     assert!(quarantined >= 3, "it was out in {quarantined} of 5 meshes");
     // When all agents never start, no single subject is to blame.
     for seed in 0..3 {
         let report = run(&Setup { ill: Ill::All, ..one_is_ill(seed) }, seed);
         must_be_clean(&format!("seed {seed}, all of them"), &report);
-        assert_eq!(report.most_out, 0, "seed {seed}");
+        assert_eq!(report.tally.most_out, 0, "seed {seed}");
     }
 }
 

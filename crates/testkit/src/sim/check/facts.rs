@@ -38,7 +38,7 @@ impl World {
             match invariants.over.get(turn) {
                 Some(at_ms) if self.now_ms - at_ms <= GONE_MS => {}
                 Some(_) => return broken("I7", format!("the agent of turn {turn} lives on after its end")),
-                None if !self.ledger.is_settled() || self.doubt => {}
+                None if !self.ledger.is_settled() => {}
                 None => return broken("I7", format!("an agent works on turn {turn}, of which nobody knows")),
             }
         }
@@ -65,7 +65,7 @@ impl World {
             Phase::Ended { .. } => Ok(()),
             Phase::Ready => broken("I5", format!("loop {id} is ready and nothing will start it")),
             Phase::Waiting { reason, .. } => {
-                if [WATCHING, PARKED].contains(&reason.rule) && !held.rounds.goes_on() {
+                if [WATCHING, PARKED].contains(&reason.rule) && held.rounds.next.is_none() {
                     return broken("I5", format!("loop {id} watches and nobody will look"));
                 }
                 let person = reason.until.is_none();

@@ -19,9 +19,13 @@ use crate::sim::world::{Violation, World, here};
 /// The longest delay that an agent can request.
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
-fn scopes(id: &LoopId, account: &str) -> [Scope; 4] {
-    let account = Scope::Account(account.to_owned());
-    [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())]
+/// What follows from the ends of turns; a person or a success gives a fresh start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reflexes {
+    deaths: u32,
+    cooldowns: Vec<Time>,
+    not_before: Option<(Time, &'static str)>,
+    backoff: Option<Time>,
 }
 
 impl World {
@@ -36,7 +40,8 @@ impl World {
         if let Some(current) = &invariants.current {
             return broken("I6", name(&format!("beside turn {}", current.turn)));
         }
-        for scope in scopes(id, account) {
+        let account = Scope::Account(account.clone());
+        for scope in [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())] {
             let canary = permit.canary.as_ref() == Some(&scope);
             if let Some(freeze) = self.watch.frozen.get(&scope)
                 && freeze.canary_at.is_none_or(|due| due > at)
@@ -51,10 +56,10 @@ impl World {
             }
         }
         let trial = permit.canary == Some(Scope::Loop(id.clone()));
-        if invariants.backoff.is_some_and(|until| until > at) && !trial {
+        if invariants.reflexes.backoff.is_some_and(|until| until > at) && !trial {
             return broken("I6", name("before its backoff is over"));
         }
-        if let Some((_, why)) = invariants.not_before.filter(|(until, _)| *until > at && !trial) {
+        if let Some((_, why)) = invariants.reflexes.not_before.filter(|(until, _)| *until > at && !trial) {
             return broken("I6", name(&format!("too early: {why}")));
         }
         let spec = invariants.fold.spec.guard.clone();
@@ -163,30 +168,31 @@ impl World {
         }
         let Some(invariants) = self.watch.loops.get_mut(id) else { return };
         let spec = invariants.fold.spec.guard.clone();
+        let exit = invariants.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
+        let reflexes = &mut invariants.reflexes;
         match event {
-            Event::TurnEnded { outcome, .. } => invariants.turn_ended(outcome, frozen, &spec, at),
+            Event::TurnEnded { outcome, .. } => reflexes.turn_ended(outcome, frozen, (&spec, &exit), at),
             Event::Cooldown { scope, .. } if *scope == own => {
-                invariants.deaths = 0;
-                invariants.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
-                invariants.cooldowns.push(at);
-                if invariants.cooldowns.len() >= spec.freeze.cooldowns as usize {
-                    invariants.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
+                reflexes.deaths = 0;
+                reflexes.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
+                reflexes.cooldowns.push(at);
+                if reflexes.cooldowns.len() >= spec.freeze.cooldowns as usize {
+                    reflexes.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
                 }
             }
-            Event::Frozen { scope, .. } if *scope == own => invariants.deaths = 0,
+            Event::Frozen { scope, .. } if *scope == own => reflexes.deaths = 0,
             Event::Backoff { scope, until, .. } if *scope == own => {
-                invariants.backoff = invariants.backoff.max(Some(*until));
+                reflexes.backoff = reflexes.backoff.max(Some(*until));
             }
             _ => {}
         }
     }
 }
 
-impl Invariants {
-    fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, spec: &GuardSpec, at: Time) {
-        let exit = self.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
+impl Reflexes {
+    fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, (spec, exit): (&GuardSpec, &Exit), at: Time) {
         match outcome {
-            Outcome::Reached | Outcome::Progress => self.forgive(),
+            Outcome::Reached | Outcome::Progress => *self = Self::default(),
             Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => {
                 let young = exit.ended_at.since(exit.started_at) < spec.cooldown.young;
                 if young && !frozen {

@@ -20,7 +20,7 @@ impl World {
     /// After an occurrence, if it changed anything: every change to a keepalive is one of the
     /// journal, too.
     pub(super) fn check_keepalive_again(&mut self) -> Result<(), Violation> {
-        let seq = Some(self.ledger.last_seq()).filter(|_| !self.doubt && self.ledger.is_settled());
+        let seq = Some(self.ledger.last_seq()).filter(|_| self.ledger.is_settled());
         if seq.is_none() || self.watch.kept == seq {
             return Ok(());
         }
@@ -31,7 +31,7 @@ impl World {
     /// Exactly one keepalive is open while there are monitors and the loop is not over, and none
     /// otherwise.
     pub(in crate::sim) fn check_keepalive(&self) -> Result<(), Violation> {
-        if self.doubt || !self.ledger.is_settled() {
+        if !self.ledger.is_settled() {
             return Ok(());
         }
         let watched = self.sites.iter().filter(|(_, site)| !site.setup.spec.watch.is_empty());

@@ -24,6 +24,7 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Tickets};
 
 use super::hub::Mood;
+use super::node::Node;
 use super::stranger::MARK;
 use super::world::{World, ms};
 use crate::sim::ledger::all_tasks;
@@ -65,12 +66,9 @@ pub(super) struct Facts {
     pub helpless: Option<(u64, u64)>,
     /// Until then a node may consider itself the leader although it is not.
     pub odd_lease_until: u64,
-    /// The loop is over.
     pub ended: bool,
     /// A person wants the loop to stop.
     stop: Option<u64>,
-    /// The most machines that were quarantined at once.
-    pub most_out: u64,
 }
 
 impl World {
@@ -190,7 +188,6 @@ impl World {
         self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
     }
 
-    /// A node took a task.
     fn began(&mut self, n: usize, task: &TaskId, fence: Fence) {
         let node = &self.nodes[n];
         // A node requests a task that it began offline afterwards, with its result, under the next
@@ -238,6 +235,12 @@ impl World {
         }
     }
 
+    /// Node and hub are well, and durations by their clocks are the same.
+    pub(super) fn can_compare(&self, node: &Node) -> bool {
+        let hub = self.hub.mood == Mood::Well && self.now > self.hub.odd_until;
+        hub && node.is_well(self.hub.copies) && node.rate == 1000
+    }
+
     /// A write takes a task from its holder: what that breaks, should the hub allow it.
     pub(super) fn takes_away(&self, op: &Op) -> Option<Violation> {
         match op {
@@ -250,20 +253,14 @@ impl World {
         let row = self.hub.model.peek_task(task)?;
         let TaskState::Leased { node, .. } = &row.state else { return None };
         let holder = self.named(node).map(|n| &self.nodes[n])?;
-        let fit = holder.is_well(self.hub.copies)
-            && self.hub.mood == Mood::Well
-            && holder.rate == 1000
-            && self.now > self.hub.odd_until;
-        if !fit {
+        if !self.can_compare(holder) {
             return None;
         }
         let held = holder.disk.held.values().any(|claim| claim.task == *task);
         let (well, up) = (self.since(holder.healthy_since), self.since(self.hub.since));
         if held && well >= HEALTHY && up >= HEALTHY {
-            return Some(Violation {
-                invariant: "living",
-                text: format!("{task} was taken from {node}, which is well"),
-            });
+            let text = format!("{task} was taken from {node}, which is well");
+            return Some(Violation { invariant: "living", text });
         }
         let soon = held && up < work::LEASE && self.hub.since > 0 && well >= up;
         let text = || format!("{task} was taken from {node} as soon as the hub was back");
@@ -290,7 +287,6 @@ impl World {
         }
     }
 
-    /// A loop was written.
     fn wrote(&mut self, by: Option<(usize, Option<u64>)>, body: &str) {
         let state = MeshLoop::read(body).expect("it was written by us");
         self.versions = None;
@@ -346,7 +342,6 @@ impl World {
         }
     }
 
-    /// A node took a step.
     pub(super) fn after_step(&mut self, n: usize) {
         let node = &self.nodes[n];
         // Finished attempts that wait to be reported are no work any more; there are never more of

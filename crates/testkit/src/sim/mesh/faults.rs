@@ -6,7 +6,7 @@ use everloop_core::op::Op;
 use everloop_store::{Ledger, Tickets};
 
 use super::hub::{Cut, Mood};
-use super::node::{Disk, LocalWork};
+use super::node::{Disk, LocalWork, OFFSETS};
 use super::world::{World, ms};
 use crate::random::Random;
 use crate::sim::fault::Faults;
@@ -123,7 +123,7 @@ impl World {
         let node = self.dice.below(self.nodes.len() as u64) as usize;
         let wait = self.dice.pick(&LONG_MS);
         if self.dice.one_in(3) {
-            self.hub.back_up();
+            self.hub.backup = Some(self.hub.model.clone());
         }
         match self.dice.below(44) {
             0..=5 => self.pull_the_plug(node, wait),
@@ -309,9 +309,7 @@ impl World {
     /// started again.
     fn set_a_clock(&mut self, node: usize) {
         self.count("clock set");
-        let hour = HOUR_MS as i64;
-        let offsets = [0, 1_000, -1_000, hour, -hour, -super::world::EPOCH, 20 * 365 * 24 * hour];
-        self.nodes[node].next_offset = self.dice.pick(&offsets);
+        self.nodes[node].next_offset = self.dice.pick(&OFFSETS[1..]);
     }
 
     fn fill_the_disk(&mut self, node: usize, wait: u64) {
@@ -404,7 +402,6 @@ impl World {
         }
     }
 
-    /// A node by its name.
     pub(super) fn named(&self, id: &NodeId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == *id)
     }

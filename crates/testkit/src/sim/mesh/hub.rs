@@ -37,7 +37,7 @@ pub(super) struct Hub {
     pub odd_until: u64,
     /// How often it was set back to an older copy.
     pub copies: u64,
-    backup: Option<Model>,
+    pub backup: Option<Model>,
     /// Calls in this second.
     second: (u64, u64),
     /// The most of them after a return.
@@ -45,14 +45,6 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub fn back_up(&mut self) {
-        self.backup = Some(self.model.clone());
-    }
-
-    pub fn forget_backup(&mut self) {
-        self.backup = None;
-    }
-
     /// Becomes what it was at the last backup, if there is one.
     pub fn restore(&mut self) -> bool {
         let Some(backup) = self.backup.clone() else { return false };

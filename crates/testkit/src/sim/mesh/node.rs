@@ -18,12 +18,15 @@ use super::world::{EPOCH, Event, World, ms};
 use super::{Ill, Setup};
 use crate::random::{Random, of_text};
 
+const HOUR: i64 = 3_600_000;
+/// What a clock that is wrong is ahead, in milliseconds; half of the small ones are right.
+pub(super) const OFFSETS: [i64; 8] = [0, 0, 1_000, -1_000, HOUR, -HOUR, -EPOCH, 20 * 365 * 24 * HOUR];
+
 /// A loop of the machine's own.
 #[derive(Clone, Debug)]
 pub(super) struct LocalWork {
     pub base: usize,
     pub check: String,
-    /// Turns that it takes.
     pub turns: u64,
     /// It was stopped before its end.
     pub stopped: bool,
@@ -109,13 +112,8 @@ pub(super) struct Node {
 
 impl Node {
     pub fn new(id: &str, setup: &Setup, dice: &mut Random) -> Self {
-        let hour = 3_600_000;
-        let (rate, offset) = if setup.drift {
-            let offsets = [0, 0, 1_000, -1_000, hour, -hour, -EPOCH, 20 * 365 * 24 * hour];
-            (dice.pick(&[500, 900, 1000, 1100, 2000]), dice.pick(&offsets))
-        } else {
-            (1000, 0)
-        };
+        let (rate, offset) =
+            if setup.drift { (dice.pick(&[500, 900, 1000, 1100, 2000]), dice.pick(&OFFSETS)) } else { (1000, 0) };
         Self::start(NodeId::new(id), setup.slots as usize, rate, offset)
     }
 
@@ -243,7 +241,6 @@ impl World {
         });
     }
 
-    /// The node is instructed to leave.
     pub(super) fn leave(&mut self, n: usize) {
         let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
         node.leave(&mut Host { world: self, n });
@@ -251,7 +248,7 @@ impl World {
 
     /// The loop of a task is made.
     pub(super) fn begun(&mut self, n: usize, claim: &Claim, check: String, most: u64) {
-        self.begun += 1;
+        self.tally.begun += 1;
         let (base, turns) = (self.git.target, 1 + of_text(self.seed, &claim.key) % most);
         if !self.nodes[n].disk.loops.contains_key(&claim.local) {
             self.attempt(n, claim, turns);

@@ -11,18 +11,19 @@ const YEAR_SECS: f64 = 365.25 * 86_400.0;
 /// What is counted in a run, and added up over many.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// The simulated time.
     pub time: Duration,
-    /// Steps of nodes.
     pub steps: u64,
     /// Things that went wrong, by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Tasks that landed.
+    /// Attempts at tasks that were begun, and tasks that landed.
+    pub begun: u64,
     pub landed: u64,
     /// Results that came too late.
     pub late_result: u64,
     /// Times that a node became leader.
     pub epochs: u64,
+    /// The most machines that were quarantined at once.
+    pub most_out: u64,
     /// Tasks that no loop looked after and that were set right, and silences that were reported.
     pub reconciled: (u64, u64),
     /// The longest time for which a free task waited while a healthy node had nothing to do.
@@ -37,13 +38,11 @@ pub struct Tally {
 /// What many runs amount to.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    /// The number of runs.
     pub runs: u64,
     /// Runs in which an invariant did not hold.
     pub violations: u64,
     /// The simulated time of all machines, in seconds.
     node_secs: f64,
-    /// What was counted in all of them.
     pub tally: Tally,
 }
 
@@ -54,9 +53,11 @@ impl Tally {
         for (kind, times) in &other.faults {
             *self.faults.entry(kind).or_default() += times;
         }
+        self.begun += other.begun;
         self.landed += other.landed;
         self.late_result += other.late_result;
         self.epochs += other.epochs;
+        self.most_out = self.most_out.max(other.most_out);
         self.reconciled.0 += other.reconciled.0;
         self.reconciled.1 += other.reconciled.1;
         self.longest_stall = self.longest_stall.max(other.longest_stall);
@@ -66,7 +67,6 @@ impl Tally {
 }
 
 impl Sum {
-    /// Adds a run.
     pub fn add(&mut self, setup: &Setup, report: &MeshReport) {
         self.runs += 1;
         self.violations += u64::from(report.violation.is_some());

@@ -18,7 +18,7 @@ use super::facts::Facts;
 use super::faults::{MeshFault, MeshFaults};
 use super::git::{Commit, MeshRepository};
 use super::hub::{Hub, Mood};
-use super::limits::{Limits, fleet_name};
+use super::limits::Limits;
 use super::node::Node;
 use super::{MeshReport, Setup, Tally, stranger};
 use crate::random::Random;
@@ -61,9 +61,8 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub current: Current,
     pub facts: Facts,
-    /// The record of the fleet as it was last read, with its version, and its name.
+    /// The record of the fleet as it was last read, with its version.
     pub fleet: Option<(u64, Arc<Immune>)>,
-    pub fleet_name: (String, String),
     /// Loops as they were last read, with their versions: most reads find them unchanged, and JSON
     /// is slow.
     pub docs: BTreeMap<LoopId, (u64, MeshLoop)>,
@@ -76,7 +75,6 @@ pub(super) struct World {
     pub trust: TrustList,
     pub seed: u64,
     pub tally: Tally,
-    pub begun: u64,
     width: u32,
     /// When the last loop ended; from then on there is no new work.
     over: Option<u64>,
@@ -106,7 +104,6 @@ impl World {
             current: Current { id: LoopId::new(""), since: 0, number: 0 },
             facts: Facts::default(),
             fleet: None,
-            fleet_name: fleet_name(),
             docs: BTreeMap::new(),
             versions: None,
             trace: Trace::default(),
@@ -115,7 +112,6 @@ impl World {
             dice,
             seed,
             tally: Tally::default(),
-            begun: 0,
             width,
             over: None,
             heap: BTreeMap::new(),
@@ -132,7 +128,6 @@ impl World {
         world
     }
 
-    /// Runs to the end.
     pub fn run(mut self) -> MeshReport {
         while let Some(((at, _), event)) = self.heap.pop_first() {
             self.now = at;
@@ -143,14 +138,12 @@ impl World {
         }
         MeshReport {
             points: self.faults.chance.steps,
-            begun: self.begun,
-            most_out: self.facts.most_out,
             tally: Tally {
                 time: Duration::from_millis(self.now),
                 landed: self.git.landed(),
                 late_result: self.facts.late_result.len() as u64,
                 herd: self.hub.herd as f64 / self.nodes.len() as f64,
-                trace_hash: self.trace.hash(),
+                trace_hash: self.trace.hash,
                 ..self.tally
             },
             tail: self.trace.tail(),
@@ -223,7 +216,7 @@ impl World {
         let state = self.signed_by_person(state);
         let ops = self.saved_by_person(&state, 0);
         self.hub.model.transact(self.time(), &ops).expect("there is no such loop yet");
-        self.hub.forget_backup();
+        self.hub.backup = None;
         self.trace.say(self.now, "loop", state.id.as_str());
     }
 

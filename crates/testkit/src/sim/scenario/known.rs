@@ -13,7 +13,7 @@ use crate::sim::agent::{Kind, Script};
 
 /// All scenarios that are crashed at every step.
 pub fn known() -> Vec<Scenario> {
-    let mut all = vec![
+    vec![
         Scenario::new("good", 3),
         Scenario::new("lies and cheats", 3)
             .with(|l| l.script = Script::first(&[Kind::Liar, Kind::Cheater, Kind::Good, Kind::Cheater])),
@@ -69,13 +69,12 @@ pub fn known() -> Vec<Scenario> {
         Scenario::new("two loops, one slot", 2)
             .with(|l| l.spec.guard.max_parallel_turns = 1)
             .and(2, |l| l.spec.guard.max_parallel_turns = 1),
-    ];
-    all.push(target_moves("the target moves", 2_500, Happening::OperatorCommits));
-    all.push(target_moves("the target is rewritten", 700, Happening::OperatorAmends));
-    all.push(people());
-    all.push(watches());
-    all.push(watches_and_works());
-    all
+        target_moves("the target moves", 2_500, Happening::OperatorCommits),
+        target_moves("the target is rewritten", 700, Happening::OperatorAmends),
+        people(),
+        watches(),
+        watches_and_works(),
+    ]
 }
 
 /// The first of three agents has an account under which nothing works; the goal is far enough away
