@@ -27,7 +27,7 @@ impl World {
             Action::Spawn { turn, .. } => self.go_on(STEP_TAKES, move |w| w.start(&id, &turn)),
             Action::Adopt { turn } => self.deliver_in(0, &turn),
             Action::Stop { turn, cause } => {
-                self.go_on(STEP_TAKES, move |w| w.must("stop", turn.as_str(), |w| w.stop_shim(&turn, cause)))
+                self.go_on(STEP_TAKES, move |w| w.must("stop", turn.as_str(), |w| w.stop_shim(&turn, cause)));
             }
             Action::Judge { turn, task } => self.go_on(STEP_TAKES, move |w| w.collect(id, turn, &task)),
             Action::Integrate { turn, task, commit } => {

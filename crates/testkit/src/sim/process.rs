@@ -80,7 +80,10 @@ impl World {
         let plans = Plans::Machine(self.boot);
         let turn = turn.clone();
         match kind.takes_ms(seed) {
-            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, move |w| w.shim_dies(&turn)),
+            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, move |w| {
+                w.shim_dies(&turn);
+                Ok(())
+            }),
             Some(ms) => self.plan(ms, plans, move |w| w.agent_ends(&turn, 0)),
             None => {}
         }
@@ -105,14 +108,13 @@ impl World {
     }
 
     /// The shim is killed; its agent may go on.
-    fn shim_dies(&mut self, turn: &TurnId) -> Flow {
+    fn shim_dies(&mut self, turn: &TurnId) {
         let orphan = self.random.one_in(2);
-        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return Ok(()) };
+        let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return };
         shim.alive = false;
         shim.agent = orphan;
         self.say("shim: killed", turn.as_str());
         self.deliver_in(50, turn);
-        Ok(())
     }
 
     /// The agent ended: by itself, or because it was stopped. The shim leaves its record.
@@ -183,16 +185,14 @@ impl World {
     /// ends without.
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
         let record = Record { exit: exit.clone(), named: false, safe: false };
-        let acts: [(&str, fn(&mut Record)); 4] = [
-            ("record: write", |_| {}),
-            ("record: sync", |_| {}),
-            ("record: rename", |record| record.named = true),
-            ("record: sync folder", |record| record.safe = true),
-        ];
         self.records.insert(turn.clone(), record);
-        for (what, act) in acts {
-            let done = self.step_beside(what, turn.as_str(), |w| w.records.get_mut(turn).into_iter().for_each(act))?;
-            if !done {
+        for what in ["record: write", "record: sync", "record: rename", "record: sync folder"] {
+            let act = |w: &mut Self| {
+                let record = w.records.get_mut(turn).expect("it was just inserted");
+                record.named |= what == "record: rename";
+                record.safe |= what == "record: sync folder";
+            };
+            if !self.step_beside(what, turn.as_str(), act)? {
                 break;
             }
         }

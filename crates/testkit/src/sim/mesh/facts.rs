@@ -45,7 +45,6 @@ struct Known {
     done: Option<String>,
 }
 
-/// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub violation: Option<Violation>,

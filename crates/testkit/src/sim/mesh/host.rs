@@ -331,7 +331,9 @@ impl NodeEffects for Host<'_> {
             MeshAction::Judge(state) => (5_000, Some(&state.spec.wanted.goal)),
             MeshAction::Merge(request) => (20_000, Some(&request.state.spec.wanted.goal)),
         };
-        goal.into_iter().for_each(|goal| world.runs(goal));
+        if let Some(goal) = goal {
+            world.runs(goal);
+        }
         let (wait, life, branch) = (world.dice.between(10, most), world.nodes[n].life, world.git.target);
         world.later(wait, move |w| w.reach((n, life), Node::stopped, move |w| w.over(n, action, branch)));
     }

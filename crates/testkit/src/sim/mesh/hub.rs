@@ -11,7 +11,6 @@ use super::world::World;
 /// Hints are counted as part of a herd for so long after the hub came back.
 const RETURN_MS: u64 = 60_000;
 
-/// How the hub is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mood {
     #[default]
@@ -24,7 +23,6 @@ pub(super) enum Mood {
     Crowded,
 }
 
-/// The hub of the simulated mesh.
 #[derive(Default)]
 pub(super) struct Hub {
     pub model: Model,
@@ -247,7 +245,9 @@ impl World {
                 2 => (Some("hint twice"), [Some(wait), Some(wait + 100)]),
                 _ => (None, [Some(wait), None]),
             };
-            what.into_iter().for_each(|what| self.count(what));
+            if let Some(what) = what {
+                self.count(what);
+            }
             for wait in waits.into_iter().flatten() {
                 let hint = hint.clone();
                 self.later(wait, move |w| w.hear(other, hint));

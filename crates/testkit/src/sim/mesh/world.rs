@@ -45,7 +45,6 @@ const SILENCE: Duration = Duration::from_secs(150);
 /// Something to come: what it does to the world.
 pub(super) type Event = Box<dyn FnOnce(&mut World)>;
 
-/// The loop that is under way.
 pub(super) struct Current {
     pub id: LoopId,
     pub since: u64,
