@@ -1,6 +1,6 @@
-//! Planted bugs: each deliberate mistake of [`everloop_core::planted`] that a simulation finds, where
-//! it shows, and the invariant that has to catch it. A mistake that is not caught by it proves the
-//! simulation wrong.
+//! Planted bugs: each deliberate mistake of [`everloop_core::planted`] that a simulation finds,
+//! where it shows, and the invariant that has to catch it. If that invariant does not catch it, the
+//! simulation is wrong.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub struct Row {
 pub struct Plant;
 
 impl Plant {
-    /// Enables it.
+    /// Enables it until the value is dropped.
     pub fn new(bug: Bug) -> Self {
         planted::plant(Some(bug));
         Self

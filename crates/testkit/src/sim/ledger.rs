@@ -2,9 +2,9 @@
 //! after a crash.
 //!
 //! What SQLite promises is taken for granted, not written again: a batch is there as a whole or not
-//! at all, and what a power loss leaves is the beginning of the log. Which part of it had to be safe
-//! by then is the product's own decision ([`durability`]). While nothing was cut off the model in
-//! memory *is* what the log holds, so that opening is free ([`Ledger::reopen`]).
+//! at all, and what a power loss leaves is the beginning of the log. Which part of it had to be
+//! safe by then is the product's own decision ([`durability`]). While nothing was cut off the model
+//! in memory *is* what the log holds, so that opening is free ([`Ledger::reopen`]).
 
 use everloop_core::guard::Guards;
 use everloop_core::immune::{DOC, FLEET, Immune};
@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// The device does not answer: how much of what was written is safe is unknown until it is read.
+    /// The device does not answer: how much of what was written is safe is unknown until a read.
     pub fn fail_to_sync(&mut self, random: &mut Random) {
         if random.one_in(2) {
             self.synced = self.log.len();
