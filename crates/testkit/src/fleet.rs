@@ -13,7 +13,7 @@ use everloop_core::immune::choice::Admission;
 use everloop_core::immune::{BEAT, Class, Dimension, Immune, ImmuneStep, ObservedOutcome, Subject, Tier, observe};
 use everloop_core::time::Time;
 
-use crate::sim::random::Random;
+use crate::random::Random;
 
 /// The longest quarantine, in beats.
 const OUT_MOST: u32 = 160;
@@ -188,7 +188,7 @@ impl Fleet {
 impl Story {
     fn follow(&mut self, did: &ImmuneStep, n: u64) {
         let text = serde_json::to_string(did).expect("a step is plain data");
-        self.trace = crate::sim::random::of_text(self.trace, &text);
+        self.trace = crate::random::of_text(self.trace, &text);
         match did {
             ImmuneStep::Charged { subject, .. } => *self.charged.entry(subject.clone()).or_default() += 1,
             ImmuneStep::Soft { subject, .. } => {

@@ -9,9 +9,11 @@
 //! - [`fleet`]: many nodes, accounts and kinds of tasks of which one is bad: which one is blamed
 //! - [`clis`]: the real agent programs, how they are started against that server
 //! - [`offline`]: a test in a network namespace with nothing but loopback
+//! - [`planted`]: deliberate mistakes, where each shows, and the invariant that catches it
 //! - [`post_office`]: servers that take messages for people, like Telegram's
 //! - [`postgres`]: a private PostgreSQL server, and a pooler in front of it; [`proxy`]: stands
 //!   before it and cuts
+//! - [`random`]: numbers that depend on nothing but a seed
 //! - [`sample`]: loop states to print
 //! - [`processes`]: which processes belong to a state folder
 //! - [`tamper`]: changes to a ledger behind everloop's back
@@ -24,10 +26,12 @@ pub mod docs;
 pub mod fake_model;
 pub mod fleet;
 pub mod offline;
+pub mod planted;
 pub mod post_office;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod random;
 pub mod sample;
 pub mod sim;
 pub mod tamper;

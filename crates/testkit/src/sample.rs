@@ -16,16 +16,13 @@ use everloop_core::watch::WatchSpec;
 /// A point in time for tests: 2026-11-15 21:00:00 UTC.
 pub const START: Time = Time(1_794_776_400_000);
 
+/// The result of a check that ran for so many milliseconds and printed nothing.
+pub fn check_result(name: String, verdict: Verdict, millis: u64) -> CheckResult {
+    CheckResult { name, verdict, weight: 1, millis, output: String::new(), fingerprint: 0, reference: None }
+}
+
 pub fn board(rows: &[(&str, Verdict)]) -> Scoreboard {
-    let row = |(name, verdict): &(&str, Verdict)| CheckResult {
-        name: (*name).to_owned(),
-        verdict: verdict.clone(),
-        weight: 1,
-        millis: 1234,
-        output: String::new(),
-        fingerprint: 0,
-        reference: None,
-    };
+    let row = |(name, verdict): &(&str, Verdict)| check_result((*name).to_owned(), verdict.clone(), 1234);
     Scoreboard(rows.iter().map(row).collect())
 }
 

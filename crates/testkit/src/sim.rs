@@ -7,14 +7,13 @@
 //! - `shell`, `perform`, `watch`: the supervisor, step by step as the real one does it
 //! - `process`, `people`: shims and agents that outlive it; persons, clocks, the operator's own
 //!   commits
-//! - [`disk`], [`ledger`], [`git`], [`agent`]: the models
+//! - [`ledger`], [`git`], [`agent`]: the models
 //! - [`mesh`]: many machines around one hub
 //! - [`check`]: the invariants, asserted after everything that happens
-//! - [`trace`], [`random`]: the hash of all steps, and the only source of chance
+//! - [`trace`]: the hash of all steps
 
 pub mod agent;
 pub mod check;
-pub mod disk;
 pub mod fault;
 pub mod git;
 pub mod ledger;
@@ -22,7 +21,6 @@ pub mod mesh;
 mod people;
 mod perform;
 mod process;
-pub mod random;
 pub mod run;
 pub mod scenario;
 mod shell;

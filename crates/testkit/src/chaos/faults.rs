@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::net::Cable;
 use crate::postgres::PostgresServer;
 use crate::proxy::ProxyMode;
-use crate::sim::random::Random;
+use crate::random::Random;
 
 /// Time between two changes of a flapping line.
 const FLAP: Duration = Duration::from_secs(10);

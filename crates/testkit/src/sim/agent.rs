@@ -8,6 +8,7 @@ use everloop_core::stream::{LimitClass, Quota, TurnReport, VendorLimit};
 use everloop_core::time::Time;
 
 use super::git::Tree;
+use crate::random::Random;
 
 /// A used-up window begins anew after this.
 const RESETS_AFTER: Duration = Duration::from_secs(1800);
@@ -55,26 +56,44 @@ pub enum Kind {
     Stubborn,
 }
 
+/// What a turn of a kind is like.
+#[derive(Clone, Copy)]
+struct Traits {
+    /// The least and the most that it takes, in milliseconds.
+    takes: Option<(u64, u64)>,
+    code: i32,
+    /// How often it behaves so at a task that [`Script::first`] names it for.
+    times: u32,
+}
+
+const MOMENT: Option<(u64, u64)> = Some((200, 3_000));
+const MINUTE: Option<(u64, u64)> = Some((5_000, 90_000));
+const HOUR: Option<(u64, u64)> = Some((3_000_000, 4_200_000));
+
+const fn row(kind: Kind, takes: Option<(u64, u64)>, code: i32, times: u32) -> (Kind, Traits) {
+    (kind, Traits { takes, code, times })
+}
+
 /// All of them.
-pub const KINDS: [Kind; 18] = [
-    Kind::Good,
-    Kind::Slow,
-    Kind::Clumsy,
-    Kind::Liar,
-    Kind::Cheater,
-    Kind::Breaker,
-    Kind::Busy,
-    Kind::PingPong,
-    Kind::Crasher,
-    Kind::DiesYoung,
-    Kind::Asks,
-    Kind::Hang,
-    Kind::Vanish,
-    Kind::Missing,
-    Kind::Limited,
-    Kind::Overloaded,
-    Kind::Metered,
-    Kind::Stubborn,
+const KINDS: [(Kind, Traits); 18] = [
+    row(Kind::Good, MINUTE, 0, u32::MAX),
+    row(Kind::Slow, HOUR, 0, u32::MAX),
+    row(Kind::Clumsy, MINUTE, 1, u32::MAX),
+    row(Kind::Liar, MINUTE, 0, u32::MAX),
+    row(Kind::Cheater, MINUTE, 0, u32::MAX),
+    row(Kind::Breaker, MINUTE, 0, u32::MAX),
+    row(Kind::Busy, MINUTE, 0, u32::MAX),
+    row(Kind::PingPong, MINUTE, 0, u32::MAX),
+    row(Kind::Crasher, MOMENT, 1, 1),
+    row(Kind::DiesYoung, MOMENT, 1, 1),
+    row(Kind::Asks, MINUTE, 0, u32::MAX),
+    row(Kind::Hang, None, 0, 1),
+    row(Kind::Vanish, MINUTE, 0, 1),
+    row(Kind::Missing, MOMENT, 0, 1),
+    row(Kind::Limited, MOMENT, 1, 2),
+    row(Kind::Overloaded, MOMENT, 1, 2),
+    row(Kind::Metered, MINUTE, 0, u32::MAX),
+    row(Kind::Stubborn, MINUTE, 0, u32::MAX),
 ];
 
 /// A window of an account, as its vendor counts it.
@@ -126,22 +145,7 @@ impl Script {
     /// its task does so however often it is interrupted, so that a run with crashes ends like one
     /// without.
     pub fn first(kinds: &[Kind]) -> Self {
-        let times = |kind: Kind| match kind {
-            Kind::Crasher | Kind::DiesYoung | Kind::Hang | Kind::Vanish | Kind::Missing => 1,
-            Kind::Limited | Kind::Overloaded => 2,
-            Kind::Good
-            | Kind::Slow
-            | Kind::Clumsy
-            | Kind::Liar
-            | Kind::Cheater
-            | Kind::Breaker
-            | Kind::Busy
-            | Kind::PingPong
-            | Kind::Asks
-            | Kind::Metered
-            | Kind::Stubborn => u32::MAX,
-        };
-        Self { tasks: kinds.iter().map(|k| (*k, times(*k))).collect(), rest: (Kind::Good, 1) }
+        Self { tasks: kinds.iter().map(|k| (*k, k.traits().times)).collect(), rest: (Kind::Good, 1) }
     }
 
     /// How it behaves when it has taken up `task` `runs` times before.
@@ -153,30 +157,22 @@ impl Script {
 }
 
 impl Kind {
-    /// How long a turn takes, in milliseconds; `None` never ends by itself.
-    pub fn takes_ms(self, seed: u64) -> Option<u64> {
-        let spread = |low: u64, high: u64| Some(low + mix(seed, 9) % (high - low));
-        match self {
-            Kind::Crasher | Kind::DiesYoung | Kind::Missing | Kind::Limited | Kind::Overloaded => spread(200, 3_000),
-            Kind::Slow => spread(3_000_000, 4_200_000),
-            Kind::Hang => None,
-            Kind::Good
-            | Kind::Clumsy
-            | Kind::Liar
-            | Kind::Cheater
-            | Kind::Breaker
-            | Kind::Busy
-            | Kind::PingPong
-            | Kind::Asks
-            | Kind::Metered
-            | Kind::Stubborn
-            | Kind::Vanish => spread(5_000, 90_000),
-        }
+    pub fn draw(random: &mut Random) -> Self {
+        random.pick(&KINDS).0
     }
 
-    /// Its exit code.
+    fn traits(self) -> Traits {
+        let (_, traits) = KINDS.into_iter().find(|(kind, _)| *kind == self).expect("every kind has its row");
+        traits
+    }
+
+    /// How long a turn takes, in milliseconds; `None` never ends by itself.
+    pub fn takes_ms(self, seed: u64) -> Option<u64> {
+        self.traits().takes.map(|(low, high)| low + mix(seed, 9) % (high - low))
+    }
+
     pub fn code(self) -> i32 {
-        i32::from(matches!(self, Kind::Crasher | Kind::DiesYoung | Kind::Clumsy | Kind::Limited | Kind::Overloaded))
+        self.traits().code
     }
 
     /// The report that results from its stream.

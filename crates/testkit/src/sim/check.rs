@@ -18,7 +18,7 @@ use everloop_core::stream::Quota;
 use everloop_core::time::Time;
 use everloop_store::{Ledger as _, Recipients};
 
-use super::world::{Occurrence, Plans, Violation, World};
+use super::world::{Plans, Violation, World};
 
 mod facts;
 mod immune;
@@ -28,6 +28,7 @@ mod starts;
 mod streak;
 mod watch;
 
+pub use immune::OUT_MOST;
 pub use marks::MARKS;
 
 /// The whole state is compared with its journal once in so many occurrences.
@@ -54,10 +55,7 @@ pub struct Invariants {
     over: BTreeMap<TurnId, u64>,
     pins: Vec<(String, String)>,
     notes: Vec<String>,
-    deaths: u32,
-    cooldowns: Vec<Time>,
-    not_before: Option<(Time, &'static str)>,
-    backoff: Option<Time>,
+    reflexes: starts::Reflexes,
     moved_ms: u64,
     /// How much of the input of its monitor it has received.
     heard: Option<u64>,
@@ -76,8 +74,7 @@ struct Current {
 /// What is watched over a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
-    /// The invariants of each loop.
-    pub all_invariants: BTreeMap<LoopId, Invariants>,
+    pub loops: BTreeMap<LoopId, Invariants>,
     /// Supervisors that died.
     pub crashes: u32,
     pub(super) healed: bool,
@@ -95,7 +92,8 @@ pub struct Watch {
     unserved: BTreeMap<Scope, Time>,
     /// The use of the accounts' windows, as their turns reported it.
     windows: BTreeMap<String, Quota>,
-    prompts: BTreeMap<TurnId, Vec<String>>,
+    /// The messages in the prompts of turns, and those that an agent has read.
+    pub(super) prompts: BTreeMap<TurnId, Vec<String>>,
     read: BTreeMap<TurnId, Vec<String>>,
     told: BTreeMap<String, u32>,
     opened: BTreeMap<String, u32>,
@@ -111,11 +109,6 @@ impl Watch {
         *self.marks.entry(what).or_default() += 1;
     }
 
-    /// A turn's prompt was written with these messages.
-    pub(super) fn told(&mut self, turn: &TurnId, notes: Vec<String>) {
-        self.prompts.insert(turn.clone(), notes);
-    }
-
     /// The agent has its prompt.
     pub(super) fn read(&mut self, turn: &TurnId) {
         let notes = self.prompts.get(turn).cloned().unwrap_or_default();
@@ -124,7 +117,7 @@ impl Watch {
 
     /// The machine did nothing for a while.
     pub(super) fn stood_still(&mut self, ms: u64) {
-        for invariants in self.all_invariants.values_mut() {
+        for invariants in self.loops.values_mut() {
             invariants.moved_ms += ms;
             invariants.over.values_mut().for_each(|at_ms| *at_ms += ms);
         }
@@ -144,8 +137,8 @@ fn broken<T>(invariant: &'static str, text: impl Into<String>) -> Result<T, Viol
 impl World {
     /// Everything that must hold now.
     pub(super) fn check(&mut self) -> Result<(), Violation> {
-        if !self.doubt && self.ledger.is_settled() {
-            if self.ledger.last_seq() < self.ledger.promised() {
+        if self.ledger.is_settled() {
+            if self.ledger.last_seq() < self.ledger.promised {
                 return broken("durability", "a promised journal record is gone");
             }
             self.follow_journal()?;
@@ -154,13 +147,16 @@ impl World {
         self.check_processes()?;
         self.check_timers()?;
         let deep = self.occurrences.is_multiple_of(DEEP_ONE_IN);
-        if deep && !self.doubt && self.ledger.is_settled() {
+        if deep && self.ledger.is_settled() {
             self.check_fold()?;
             self.check_tasks()?;
         }
         if !self.finishing && self.is_over() {
             self.finishing = true;
-            self.plan(FINISH_MS, Plans::World, Occurrence::Finish);
+            self.plan(FINISH_MS, Plans::World, |w| {
+                w.finished = true;
+                Ok(())
+            });
         }
         Ok(())
     }
@@ -187,26 +183,21 @@ impl World {
     }
 
     fn is_over(&self) -> bool {
-        let all_invariants = &self.watch.all_invariants;
-        let ended = all_invariants.len() == self.sites.len() && all_invariants.values().all(|w| w.ended.is_some());
+        let loops = &self.watch.loops;
+        let ended = loops.len() == self.sites.len() && loops.values().all(|w| w.ended.is_some());
         let quiet = || self.ledger.model().messages(Recipients::All, 1).is_ok_and(|m| m.is_empty());
         ended && self.to_come == 0 && quiet()
     }
 
     pub(super) fn never_ended(&self) -> Violation {
-        let open: Vec<String> = self
-            .watch
-            .all_invariants
-            .iter()
-            .filter(|(_, w)| w.ended.is_none())
-            .map(|(id, w)| format!("{id} is {:?}", w.fold.phase))
-            .collect();
+        let open = self.watch.loops.iter().filter(|(_, w)| w.ended.is_none());
+        let open: Vec<String> = open.map(|(id, w)| format!("{id} is {:?}", w.fold.phase)).collect();
         Violation { invariant: "I5", text: format!("not over in time: {}", open.join("; ")) }
     }
 
     /// The stored states are the folds of the journal.
     fn check_fold(&self) -> Result<(), Violation> {
-        for (id, invariants) in &self.watch.all_invariants {
+        for (id, invariants) in &self.watch.loops {
             let stored = self.stored(id);
             if stored.as_ref() != Some(&invariants.fold) {
                 return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", invariants.fold));
@@ -222,7 +213,7 @@ impl World {
         let empty = GuardState::default();
         for (scope, stored) in self.ledger.guards() {
             let fold = self.watch.guards.get(&scope).map_or(&empty, |v| &v.state);
-            let idle = self.watch.all_invariants.values().all(|w| w.current.is_none());
+            let idle = self.watch.loops.values().all(|w| w.current.is_none());
             if idle && !stored.state.reserved.is_empty() {
                 return broken("reservations", format!("{scope} has {:?} set aside", stored.state.reserved));
             }
@@ -248,9 +239,9 @@ impl Watch {
                 self.cooling.remove(scope);
                 self.unserved.remove(scope);
                 if let Scope::Loop(id) = scope
-                    && let Some(invariants) = self.all_invariants.get_mut(id)
+                    && let Some(invariants) = self.loops.get_mut(id)
                 {
-                    invariants.forgive();
+                    invariants.reflexes = starts::Reflexes::default();
                 }
             }
             Event::Cooldown { scope, until, .. } => {

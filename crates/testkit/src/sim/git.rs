@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::landing::Relation;
 
-use super::random::of_text;
+use crate::random::of_text;
 
 /// What a commit holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -42,7 +42,6 @@ impl Tree {
 pub struct Commit {
     /// What it was made on.
     pub parent: Option<String>,
-    /// What it holds.
     pub tree: Tree,
     /// Its `Task-Id` trailer.
     pub task: Option<TaskId>,
@@ -55,27 +54,23 @@ pub struct Commit {
 pub struct Worktree {
     /// Where it began.
     pub start: String,
-    /// What it holds now.
     pub tree: Tree,
 }
 
 /// The model of a repository.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Repository {
     commits: BTreeMap<String, Commit>,
     /// The operator's branch.
     pub target: String,
-    /// Everything that is pinned.
     pub pins: BTreeMap<String, String>,
-    /// Checkouts by turn.
     pub worktrees: BTreeMap<TurnId, Worktree>,
 }
 
 impl Repository {
     /// A repository with one commit.
     pub fn new(tree: Tree) -> Self {
-        let mut git =
-            Self { commits: BTreeMap::new(), target: String::new(), pins: BTreeMap::new(), worktrees: BTreeMap::new() };
+        let mut git = Self::default();
         git.target = git.commit(Commit { tree, ..Commit::default() });
         git
     }
@@ -87,7 +82,6 @@ impl Repository {
         id
     }
 
-    /// The commit with this id.
     pub fn get(&self, id: &str) -> Option<&Commit> {
         self.commits.get(id)
     }
@@ -150,10 +144,9 @@ impl Repository {
             own: ours.own,
             scratch: ours.scratch.max(theirs.scratch),
         };
-        self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()), amended: false })
+        self.commit(Commit { parent: Some(onto.to_owned()), tree, task: Some(task.clone()), ..Commit::default() })
     }
 
-    /// A commit of the operator.
     pub fn operator_commits(&mut self) {
         let mut tree = self.tree(&self.target);
         tree.own += 1;

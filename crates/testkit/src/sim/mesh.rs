@@ -19,24 +19,22 @@ mod hub;
 mod limits;
 mod node;
 mod people;
-pub mod planted;
 mod stranger;
 mod sum;
 mod world;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::random::Random;
+use super::fault::FaultPlan;
 use super::world::Violation;
-use faults::MeshFaultPlan;
+use crate::random::Random;
+use faults::MeshFault;
 pub use stranger::Stranger;
-pub use sum::Sum;
+pub use sum::{Sum, Tally};
 
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The number of machines.
     pub nodes: u64,
     /// Tasks that each of them works on at once.
     pub slots: u64,
@@ -56,10 +54,17 @@ pub struct Setup {
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
-    /// Which work never succeeds.
     pub ill: Ill,
     /// What a stranger does that can write to the hub.
     pub stranger: Stranger,
+}
+
+impl Setup {
+    /// The faults that it meets at calls and writes.
+    pub fn chance(&self) -> FaultPlan<MeshFault> {
+        let random = FaultPlan::Random { one_in: self.one_in, most: u32::MAX };
+        if self.fault_every.is_some() { random } else { FaultPlan::Calm }
+    }
 }
 
 /// Which work never succeeds.
@@ -80,35 +85,11 @@ pub enum Ill {
 pub struct MeshReport {
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
-    /// The simulated time of the run.
-    pub time: Duration,
-    /// Steps of nodes.
-    pub steps: u64,
+    pub tally: Tally,
     /// Places at which something can go wrong: calls to the hub, writes to a disk, moves of the
     /// branch.
     pub points: u64,
-    /// Things that went wrong, by kind.
-    pub faults: BTreeMap<&'static str, u64>,
-    /// Tasks that landed.
-    pub landed: u64,
-    /// Attempts at tasks that were begun.
-    pub begun: u64,
-    /// Results that came too late.
-    pub late_result: u64,
-    /// Times that a node became leader.
-    pub epochs: u64,
-    /// The most machines that were quarantined at once.
-    pub most_out: u64,
-    /// Tasks that no loop looked after and that were set right, and silences that were reported.
-    pub reconciled: (u64, u64),
-    /// The longest time for which a free task waited while a healthy node had nothing to do.
-    pub longest_stall: Duration,
-    /// The most calls that reached a hub in one second of the minute after it came back, for each
-    /// node.
-    pub herd: f64,
-    /// All steps as one number.
-    pub trace_hash: u64,
-    /// The last ones in words.
+    /// The last steps in words.
     pub tail: Vec<String>,
 }
 
@@ -131,7 +112,7 @@ pub fn random(seed: u64) -> Setup {
         drift: dice.one_in(4),
         work: Duration::from_secs(dice.pick(&[20, 100, 400])),
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check, Ill::All]),
-        stranger: Stranger::Absent,
+        ..small()
     }
 }
 
@@ -150,7 +131,7 @@ pub fn days(seed: u64, nodes: u64) -> Setup {
         drift: dice.one_in(4),
         work: minutes(dice.pick(&[2, 15, 45])),
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check]),
-        stranger: Stranger::Absent,
+        ..small()
     }
 }
 
@@ -161,15 +142,12 @@ pub fn violent(seed: u64) -> Setup {
         nodes: 3,
         slots: 1 + seed % 3 / 2,
         checks: 12,
-        loops: 1,
-        rest: Duration::ZERO,
         bad: minutes(30),
         fault_every: Some(Duration::from_secs(15)),
         one_in: 150,
         drift: seed.is_multiple_of(2),
         work: Duration::from_secs(20),
-        ill: Ill::Nobody,
-        stranger: Stranger::Absent,
+        ..small()
     }
 }
 
@@ -190,7 +168,6 @@ pub fn one_is_ill(seed: u64) -> Setup {
 
 /// A small setup without random faults, for faults at chosen places.
 pub fn small() -> Setup {
-    let secs = Duration::from_secs;
     Setup {
         nodes: 2,
         slots: 1,
@@ -201,7 +178,7 @@ pub fn small() -> Setup {
         fault_every: None,
         one_in: 0,
         drift: false,
-        work: secs(5),
+        work: Duration::from_secs(5),
         ill: Ill::Nobody,
         stranger: Stranger::Absent,
     }
@@ -209,10 +186,10 @@ pub fn small() -> Setup {
 
 /// Runs one seed with the faults of its setup.
 pub fn run(setup: &Setup, seed: u64) -> MeshReport {
-    run_with(setup, seed, MeshFaultPlan::Random)
+    run_with(setup, seed, setup.chance())
 }
 
 /// Runs one seed with these faults.
-pub fn run_with(setup: &Setup, seed: u64, plan: MeshFaultPlan) -> MeshReport {
+pub fn run_with(setup: &Setup, seed: u64, plan: FaultPlan<MeshFault>) -> MeshReport {
     world::World::new(setup, seed, plan).run()
 }

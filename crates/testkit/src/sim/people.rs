@@ -1,22 +1,20 @@
-//! What comes from outside: people with commands, the operator's own commits, clocks, sleep. And
-//! what occurs on the heap.
+//! What comes from outside: people with commands, the operator's own commits, clocks, sleep.
 
 use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::{Event, LoopEnd};
 use everloop_core::guard::{Freeze, Scope};
-use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Amendment, NewTask, Op, Trust};
+use everloop_core::ids::LoopId;
+use everloop_core::op::{Amendment, Op};
 use everloop_core::spec::Bounds;
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::Ledger as _;
 
 use super::agent::{Kind, Script};
-use super::scenario::Happening;
-use super::world::{Flow, Occurrence, World, violated};
+use super::scenario::{self, Happening, PERSON};
+use super::world::{Flow, Site, World, violated};
 
-const PERSON: &str = "person";
 /// Turns that a person grants when everything is well again.
 const FRESH_TURNS: u32 = 60;
 /// A loop that watches would never end by itself.
@@ -38,64 +36,26 @@ impl World {
     /// refusals.
     fn outside(&mut self, ops: &[Op]) -> bool {
         let now = self.wall();
-        self.ledger.transact(now, ops, &mut self.disk, &mut self.random).is_ok()
+        self.ledger.transact(now, ops).is_ok()
     }
 
-    pub(super) fn occur(&mut self, what: Occurrence) -> Flow {
-        match what {
-            Occurrence::Boot => self.start_up(),
-            Occurrence::Tick(id, timers) => self.tick(&id, timers),
-            Occurrence::Inbox => self.read_box(),
-            Occurrence::Work(id, job) => self.work(&id, job),
-            Occurrence::Look(id, turn) => self.look(&id, &turn),
-            Occurrence::Beat(id, beats) => self.beat(&id, beats),
-            Occurrence::Deliver(turn) => self.deliver(&turn),
-            Occurrence::Leave => self.leave(),
-            Occurrence::ShimStarts(turn) => self.shim_starts(&turn),
-            Occurrence::AgentEnds(turn, ends) => self.agent_ends(&turn, ends),
-            Occurrence::ShimDies(turn) => {
-                self.shim_dies(&turn);
-                Ok(())
-            }
-            Occurrence::Happens(happening) => {
-                self.to_come -= 1;
-                self.happen(*happening)
-            }
-            Occurrence::Finish => {
-                self.finished = true;
-                Ok(())
-            }
-        }
-    }
-
-    fn happen(&mut self, happening: Happening) -> Flow {
+    /// What comes from outside.
+    pub(super) fn happen(&mut self, happening: Happening) -> Flow {
+        self.to_come -= 1;
         self.say("happens", &format!("{happening:?}"));
         // The first process that opens the ledger after a crash repairs it.
-        if let Err(e) = self.ledger.reopen(&mut self.disk, &mut self.random, self.doubt) {
+        if let Err(e) = self.ledger.reopen() {
             return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
-        self.doubt = false;
         match happening {
             Happening::Ask(id, command) => self.ask(&id, &command),
             Happening::Hold(scope) => self.hold(&scope),
             Happening::Release(scope) => self.release(&scope),
             Happening::Amend(id, change) => self.amend(&id, change),
             Happening::Enqueue(id) => self.enqueue(&id),
-            Happening::OperatorCommits(id) => {
-                if let Some(site) = self.sites.get_mut(&id) {
-                    site.git.operator_commits();
-                }
-            }
-            Happening::OperatorAmends(id) => {
-                if let Some(site) = self.sites.get_mut(&id) {
-                    site.git.operator_amends();
-                }
-            }
-            Happening::News(id) => {
-                if let Some(site) = self.sites.get_mut(&id) {
-                    site.news += 1;
-                }
-            }
+            Happening::OperatorCommits(id) => self.at_site(&id, |site| site.git.operator_commits()),
+            Happening::OperatorAmends(id) => self.at_site(&id, |site| site.git.operator_amends()),
+            Happening::News(id) => self.at_site(&id, |site| site.news += 1),
             Happening::Meddles => self.meddling = true,
             Happening::ClockJumps(ms) => self.wall_ms += ms,
             Happening::Sleeps(ms) => self.sleep_ms(ms),
@@ -103,6 +63,13 @@ impl World {
             Happening::Heals(cure) => self.heal(cure),
         }
         Ok(())
+    }
+
+    /// A scenario of random happenings may name a loop that it does not have.
+    fn at_site(&mut self, id: &LoopId, change: impl FnOnce(&mut Site)) {
+        if let Some(site) = self.sites.get_mut(id) {
+            change(site);
+        }
     }
 
     fn ask(&mut self, id: &LoopId, command: &LoopCommand) {
@@ -116,7 +83,7 @@ impl World {
     fn ring(&mut self) {
         if !self.random.one_in(4) {
             let ms = self.random.below(2_000);
-            self.mine(ms, Occurrence::Inbox);
+            self.mine(ms, Self::read_box);
         }
     }
 
@@ -163,18 +130,8 @@ impl World {
 
     fn enqueue(&mut self, id: &LoopId) {
         self.watch.board_used = true;
-        let task = NewTask {
-            id: TaskId::new(format!("{id}-board{}", self.random.below(1_000_000))),
-            owner: Some(id.clone()),
-            kind: "request".to_owned(),
-            title: "look at this".to_owned(),
-            prompt: "please".to_owned(),
-            priority: 1,
-            deps: Vec::new(),
-            author: PERSON.to_owned(),
-            trust: Trust::Operator,
-            ready_at: self.wall(),
-        };
+        let name = format!("{id}-board{}", self.random.below(1_000_000));
+        let task = scenario::task(name, id.clone(), "request", self.wall());
         self.outside(&[Op::Enqueue(task)]);
     }
 

@@ -2,98 +2,56 @@
 //! sub-step can be repeated.
 
 use everloop_core::action::{Action, Input, Integration};
-use everloop_core::event::{Exit, Judgement, StopCause};
+use everloop_core::event::{Exit, Judgement};
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::landing::{self, LandingStep};
 use everloop_core::scoreboard::{CheckResult, CheckRun, Scoreboard, run_again, verdict};
 use everloop_core::state::{LoopState, Phase};
 
 use super::git::{Commit, Tree, Worktree};
-use super::process::task_of;
-use super::world::{Flow, Halt, Occurrence, Plans, World};
+use super::world::{Flow, Plans, World};
+use crate::sample;
 
-/// A sub-step that is to come.
-#[derive(Clone, Debug)]
-pub(super) enum Job {
-    Baseline,
-    Start(TurnId),
-    Signal(TurnId, StopCause),
-    Collect(TurnId, TaskId),
-    Pin(TurnId, Box<Judgement>, Tree),
-    Check(TurnId, Box<Judgement>, Tree),
-    LookUp(TurnId, TaskId, String),
-    Swap(TurnId, String, String),
-    Tell(String),
-    Cleanup,
-}
+/// How long the checks take, in milliseconds.
+const CHECKS_TAKE: (u64, u64) = (500, 20_000);
+/// How long every other sub-step takes.
+const STEP_TAKES: (u64, u64) = (1, 400);
 
 impl World {
     /// Begins an action. An idle machine starts an agent before the owner takes its next input.
     pub(super) fn begin(&mut self, id: &LoopId, action: Action) -> Flow {
-        let job = match action {
-            Action::Baseline => Job::Baseline,
-            Action::Spawn { turn, .. } if self.random.one_in(2) => return self.start(id, &turn),
-            Action::Spawn { turn, .. } => Job::Start(turn),
-            Action::Adopt { turn } => {
-                self.mine(0, Occurrence::Deliver(turn));
-                return Ok(());
+        let id = id.clone();
+        match action {
+            Action::Baseline => self.go_on(CHECKS_TAKE, move |w| w.baseline(&id)),
+            Action::Spawn { turn, .. } if self.random.one_in(2) => return self.start(&id, &turn),
+            Action::Spawn { turn, .. } => self.go_on(STEP_TAKES, move |w| w.start(&id, &turn)),
+            Action::Adopt { turn } => self.deliver_in(0, &turn),
+            Action::Stop { turn, cause } => {
+                self.go_on(STEP_TAKES, move |w| w.must("stop", turn.as_str(), |w| w.stop_shim(&turn, cause)));
             }
-            Action::Stop { turn, cause } => Job::Signal(turn, cause),
-            Action::Judge { turn, task } => Job::Collect(turn, task),
-            Action::Integrate { turn, task, commit } => Job::LookUp(turn, task, commit),
-            Action::Tell { key, .. } => Job::Tell(key),
+            Action::Judge { turn, task } => self.go_on(STEP_TAKES, move |w| w.collect(id, turn, &task)),
+            Action::Integrate { turn, task, commit } => {
+                self.go_on(STEP_TAKES, move |w| w.look_up(id, turn, &task, commit));
+            }
+            // A notifier that is down is ignored here; the ticket stands in the ledger.
+            Action::Tell { key, .. } => {
+                self.go_on(STEP_TAKES, move |w| w.step("tell", &key, |w| w.watch.tell(&key)).map(drop));
+            }
             Action::Look => {
-                self.held_mut(id).into_iter().for_each(|held| held.rounds.monitors.look_soon());
-                self.plan_beat(id);
-                return Ok(());
+                self.held_mut(&id).into_iter().for_each(|held| held.rounds.monitors.look_soon());
+                self.plan_beat(&id);
             }
-            Action::Cleanup => Job::Cleanup,
-        };
-        self.go_on(id, job)
-    }
-
-    /// Does a sub-step.
-    pub(super) fn work(&mut self, id: &LoopId, job: Job) -> Flow {
-        match job {
-            Job::Baseline => self.baseline(id),
-            Job::Start(turn) => self.start(id, &turn),
-            Job::Signal(turn, cause) => match self.step("stop", turn.as_str(), |w| w.stop_shim(&turn, cause))? {
-                Ok(()) => Ok(()),
-                Err(_) => Err(Halt::GiveUp),
-            },
-            Job::Collect(turn, task) => match self.step("collect", turn.as_str(), |w| w.collect(id, &turn, &task))? {
-                Ok((judgement, tree)) => self.go_on(id, Job::Pin(turn, Box::new(judgement), tree)),
-                Err(_) => self.not_judged(id, turn),
-            },
-            Job::Pin(turn, judgement, tree) => {
-                match self.step("pin", turn.as_str(), |w| w.pin(id, &turn, *judgement))? {
-                    Ok(judgement) => self.go_on(id, Job::Check(turn, Box::new(judgement), tree)),
-                    Err(_) => self.not_judged(id, turn),
-                }
+            Action::Cleanup => {
+                self.go_on(STEP_TAKES, move |w| w.must("cleanup", id.as_str(), |w| w.clean_up(&id)));
             }
-            Job::Check(turn, judgement, tree) => self.run_checks_on(id, turn, *judgement, &tree),
-            Job::LookUp(turn, task, commit) => self.look_up(id, turn, &task, commit),
-            Job::Swap(turn, commit, expected) => self.swap(id, turn, &commit, &expected),
-            Job::Tell(key) => {
-                // A notifier that is down is ignored here; the ticket stands in the ledger.
-                let _told = self.step("tell", &key, |w| w.watch.tell(&key))?;
-                Ok(())
-            }
-            Job::Cleanup => match self.step("cleanup", id.as_str(), |w| w.clean_up(id))? {
-                Ok(()) => Ok(()),
-                Err(_) => Err(Halt::GiveUp),
-            },
         }
+        Ok(())
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "it ends the arms of a match in which the others can fail")]
-    fn go_on(&mut self, id: &LoopId, job: Job) -> Flow {
-        let ms = match job {
-            Job::Baseline | Job::Check(..) => self.random.between(500, 20_000),
-            _ => self.random.between(1, 400),
-        };
-        self.mine(ms, Occurrence::Work(id.clone(), job));
-        Ok(())
+    /// A sub-step that is to come.
+    fn go_on(&mut self, (least, most): (u64, u64), step: impl FnOnce(&mut Self) -> Flow + 'static) {
+        let ms = self.random.between(least, most);
+        self.plan(ms, Plans::Action(self.incarnation), step);
     }
 
     fn state_of(&self, id: &LoopId) -> Option<&LoopState> {
@@ -106,10 +64,8 @@ impl World {
             let (tree, work) = (site.result(), (!site.setup.in_place()).then(|| site.git.target.clone()));
             (w.run_checks(id, &tree, true), work)
         };
-        match self.step("baseline", id.as_str(), run)? {
-            Ok(found) => self.answer(id, &Input::Baselined { result: Ok(found) }),
-            Err(_) => Err(Halt::GiveUp),
-        }
+        let found = self.must("baseline", id.as_str(), run)?;
+        self.answer(id, &Input::Baselined { result: Ok(found) })
     }
 
     /// A private worktree where the work stands; the one that is there already is kept.
@@ -127,7 +83,7 @@ impl World {
     /// The turn's folder with its prompt.
     fn describe(&mut self, id: &LoopId, turn: &TurnId) {
         let told = self.state_of(id).map_or_else(Vec::new, |s| s.notes.iter().map(|n| n.text().to_owned()).collect());
-        self.watch.told(turn, told);
+        self.watch.prompts.insert(turn.clone(), told);
     }
 
     /// Prepares a turn and starts its shim.
@@ -142,7 +98,8 @@ impl World {
             // Mostly at once; on a busy machine a supervisor can die and come back before its shim
             // begins.
             let ms = if w.random.one_in(8) { w.random.below(60_000) } else { w.random.below(100) };
-            w.plan(ms, Plans::Machine(w.boot), Occurrence::ShimStarts(turn.clone()));
+            let turn = turn.clone();
+            w.plan(ms, Plans::Machine(w.boot), move |w| w.shim_starts(&turn));
         };
         match self.step("fork", turn.as_str(), starts)? {
             Ok(()) => Ok(()),
@@ -161,8 +118,25 @@ impl World {
         self.answer(id, &Input::Judged { turn, judgement })
     }
 
+    /// Collects the turn's work, holds it by a name, runs the checks on it.
+    fn collect(&mut self, id: LoopId, turn: TurnId, task: &TaskId) -> Flow {
+        match self.step("collect", turn.as_str(), |w| w.work_of(&id, &turn, task))? {
+            Ok((judgement, tree)) => self.go_on(STEP_TAKES, move |w| w.keep(id, turn, judgement, tree)),
+            Err(_) => return self.not_judged(&id, turn),
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, id: LoopId, turn: TurnId, judgement: Judgement, tree: Tree) -> Flow {
+        match self.step("pin", turn.as_str(), |w| w.pin(&id, &turn, judgement))? {
+            Ok(judgement) => self.go_on(CHECKS_TAKE, move |w| w.run_checks_on(&id, turn, judgement, &tree)),
+            Err(_) => return self.not_judged(&id, turn),
+        }
+        Ok(())
+    }
+
     /// The turn's work as a commit, on top of the target where that moved.
-    fn collect(&mut self, id: &LoopId, turn: &TurnId, task: &TaskId) -> (Judgement, Tree) {
+    fn work_of(&mut self, id: &LoopId, turn: &TurnId, task: &TaskId) -> (Judgement, Tree) {
         let site = self.sites.get_mut(id).expect("every loop has a site");
         let tampered = |yes: bool| if yes { vec!["checks/run".to_owned()] } else { Vec::new() };
         if site.setup.in_place() {
@@ -177,12 +151,8 @@ impl World {
         let changed = tree != site.git.tree(&start);
         let mut head = start.clone();
         if changed {
-            head = site.git.commit(Commit {
-                parent: Some(head),
-                tree: tree.clone(),
-                task: Some(task.clone()),
-                amended: false,
-            });
+            let (tree, task) = (tree.clone(), Some(task.clone()));
+            head = site.git.commit(Commit { parent: Some(head), tree, task, ..Commit::default() });
         }
         if !site.git.contains(&head, &site.git.target) {
             head = site.git.rebase(&head, &site.git.target.clone(), task);
@@ -226,23 +196,16 @@ impl World {
                 let trips = setup.flaky.is_some_and(|one_in| self.random.one_in(one_in));
                 runs.push(if tree.passes(n as u32) && !trips { CheckRun::Passed } else { CheckRun::Failed });
             }
-            rows.push(CheckResult {
-                name: check.name.clone(),
-                verdict: verdict(&runs),
-                weight: check.weight,
-                millis: 10,
-                output: String::new(),
-                fingerprint: n as u64 + 1,
-                reference: None,
-            });
+            let result = sample::check_result(check.name.clone(), verdict(&runs), 10);
+            rows.push(CheckResult { weight: check.weight, fingerprint: n as u64 + 1, ..result });
         }
         Scoreboard(rows)
     }
 
     /// Before anything is moved: is it there already?
-    fn look_up(&mut self, id: &LoopId, turn: TurnId, task: &TaskId, commit: String) -> Flow {
-        let looked = self.step("look up", turn.as_str(), |w| {
-            let git = &w.sites[id].git;
+    fn look_up(&mut self, id: LoopId, turn: TurnId, task: &TaskId, commit: String) -> Flow {
+        let looked = self.must("look up", turn.as_str(), |w| {
+            let git = &w.sites[&id].git;
             let before = match landing::step(git.relation(&commit), &git.target, &commit) {
                 LandingStep::Move => return Ok(git.target.clone()),
                 LandingStep::Landed => landing::landed(&git.target),
@@ -254,21 +217,18 @@ impl World {
             Err(before)
         })?;
         match looked {
-            Ok(Ok(expected)) => self.go_on(id, Job::Swap(turn, commit, expected)),
-            Ok(Err(result)) => self.answer(id, &Input::Integrated { turn, result }),
-            Err(_) => Err(Halt::GiveUp),
+            Ok(expected) => self.go_on(STEP_TAKES, move |w| w.swap(&id, turn, &commit, &expected)),
+            Err(result) => return self.answer(&id, &Input::Integrated { turn, result }),
         }
+        Ok(())
     }
 
     fn swap(&mut self, id: &LoopId, turn: TurnId, commit: &str, expected: &str) -> Flow {
-        let swapped = self.step("update-ref", turn.as_str(), |w| {
+        let swapped = self.must("update-ref", turn.as_str(), |w| {
             w.sites.get_mut(id).expect("every loop has a site").git.swap(expected, commit)
         })?;
-        let result = match swapped {
-            Ok(true) => landing::landed(commit),
-            Ok(false) => Integration::Moved("somebody committed".to_owned()),
-            Err(_) => return Err(Halt::GiveUp),
-        };
+        let moved = || Integration::Moved("somebody committed".to_owned());
+        let result = if swapped { landing::landed(commit) } else { moved() };
         self.answer(id, &Input::Integrated { turn, result })
     }
 
@@ -283,7 +243,8 @@ impl World {
         for turn in old {
             let Some(Worktree { start, tree }) = git.worktrees.remove(&turn) else { continue };
             if tree != git.tree(&start) {
-                let commit = git.commit(Commit { parent: Some(start), tree, task: task_of(&turn), amended: false });
+                let commit =
+                    git.commit(Commit { parent: Some(start), tree, task: Some(turn.task().clone()), amended: false });
                 git.pins.entry(format!("refs/everloop/{turn}-left")).or_insert(commit);
             }
         }

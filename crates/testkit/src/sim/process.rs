@@ -13,9 +13,9 @@ use everloop_core::stream::TurnReport;
 use everloop_core::time::Time;
 
 use super::agent::Kind;
-use super::disk::Errno;
-use super::random::of_text;
-use super::world::{Flow, Halt, Occurrence, Plans, World};
+use super::fault::Loss;
+use super::world::{Flow, Plans, World};
+use crate::random::of_text;
 
 /// The stop ladder takes at most this long.
 const LADDER_MS: u64 = 10_000;
@@ -24,9 +24,7 @@ const LADDER_MS: u64 = 10_000;
 #[derive(Clone, Debug)]
 pub(super) struct Shim {
     pub(super) owner: LoopId,
-    task: TaskId,
     kind: Kind,
-    /// The shim runs.
     pub(super) alive: bool,
     /// The agent runs; it can outlive a killed shim.
     pub(super) agent: bool,
@@ -36,22 +34,24 @@ pub(super) struct Shim {
     ends: u64,
 }
 
-/// One operation on the disk.
-type DiskAct<'a> = &'a dyn Fn(&mut World) -> Result<(), Errno>;
-
-fn record(turn: &TurnId) -> String {
-    format!("{turn}/exit.json")
+/// The record of a turn's end, written aside (`exit.new`), synced, and given its name
+/// (`exit.json`); the name is safe once the folder is synced.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    exit: Exit,
+    named: bool,
+    safe: bool,
 }
 
 impl World {
     /// The shim's first act, some time after it was forked.
     pub(super) fn shim_starts(&mut self, turn: &TurnId) -> Flow {
-        let Some(task) = task_of(turn) else { return Ok(()) };
         if !self.locked.insert(turn.clone()) {
             self.say("shim: locked out", turn.as_str());
             self.watch.mark("late shim locked out");
             return Ok(());
         }
+        let task = turn.task().clone();
         let Some(owner) = self.owner_of(&task) else { return Ok(()) };
         self.say("shim: starts", turn.as_str());
         let started_at = self.wall();
@@ -70,7 +70,7 @@ impl World {
             kind => kind,
         };
         *runs += u32::from(!bad);
-        let shim = Shim { owner, task, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
+        let shim = Shim { owner, kind, alive: true, agent: true, began_ms: self.now_ms, started_at, ends: 0 };
         self.shims.insert(turn.clone(), shim);
         if self.stops.contains_key(turn) || kind == Kind::Missing {
             return self.agent_ends(turn, 0);
@@ -78,9 +78,13 @@ impl World {
         self.watch.read(turn);
         let seed = of_text(self.seed, turn.as_str());
         let plans = Plans::Machine(self.boot);
+        let turn = turn.clone();
         match kind.takes_ms(seed) {
-            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, Occurrence::ShimDies(turn.clone())),
-            Some(ms) => self.plan(ms, plans, Occurrence::AgentEnds(turn.clone(), 0)),
+            Some(ms) if kind == Kind::Vanish => self.plan(ms, plans, move |w| {
+                w.shim_dies(&turn);
+                Ok(())
+            }),
+            Some(ms) => self.plan(ms, plans, move |w| w.agent_ends(&turn, 0)),
             None => {}
         }
         Ok(())
@@ -90,31 +94,31 @@ impl World {
     pub(super) fn stop_shim(&mut self, turn: &TurnId, cause: StopCause) {
         self.stops.insert(turn.clone(), cause);
         let wait = self.random.below(LADDER_MS);
-        let plans = Plans::Machine(self.boot);
+        let (plans, id) = (Plans::Machine(self.boot), turn.clone());
         match self.shims.get_mut(turn) {
             Some(shim) if shim.alive => {
                 shim.ends += 1;
                 let ends = shim.ends;
-                self.plan(wait, plans, Occurrence::AgentEnds(turn.clone(), ends));
+                self.plan(wait, plans, move |w| w.agent_ends(&id, ends));
             }
             // There is no shim to stop: look again what is left of the turn. A shim that is about
             // to start sees the request.
-            _ => self.mine(wait, Occurrence::Deliver(turn.clone())),
+            _ => self.deliver_in(wait, turn),
         }
     }
 
     /// The shim is killed; its agent may go on.
-    pub(super) fn shim_dies(&mut self, turn: &TurnId) {
+    fn shim_dies(&mut self, turn: &TurnId) {
         let orphan = self.random.one_in(2);
         let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive) else { return };
         shim.alive = false;
         shim.agent = orphan;
         self.say("shim: killed", turn.as_str());
-        self.mine(50, Occurrence::Deliver(turn.clone()));
+        self.deliver_in(50, turn);
     }
 
     /// The agent ended: by itself, or because it was stopped. The shim leaves its record.
-    pub(super) fn agent_ends(&mut self, turn: &TurnId, ends: u64) -> Flow {
+    fn agent_ends(&mut self, turn: &TurnId, ends: u64) -> Flow {
         let stopped = self.stops.get(turn).copied();
         let ended_at = self.wall();
         let Some(shim) = self.shims.get_mut(turn).filter(|s| s.alive && s.ends == ends) else { return Ok(()) };
@@ -137,9 +141,8 @@ impl World {
             tail: "all done, everything works".to_owned(),
             backoff_ms: shim.kind.asks_ms().filter(|_| stopped.is_none()),
             stopped,
-            leftovers: 0,
             report: report.filter(|_| stopped.is_none()),
-            base: None,
+            ..Exit::default()
         };
         let left = self.leave_record(turn, &exit);
         if let Some(shim) = self.shims.get_mut(turn) {
@@ -147,7 +150,7 @@ impl World {
         }
         if self.supervisor.is_some() {
             let pause = self.random.below(200);
-            self.mine(pause, Occurrence::Deliver(turn.clone()));
+            self.deliver_in(pause, turn);
         }
         left
     }
@@ -172,34 +175,42 @@ impl World {
         };
         let checks = site.setup.checks();
         if site.setup.in_place() {
-            kind.work(&mut site.folder, checks, &shim.task);
+            kind.work(&mut site.folder, checks, turn.task());
         } else if let Some(worktree) = site.git.worktrees.get_mut(turn) {
-            kind.work(&mut worktree.tree, checks, &shim.task);
+            kind.work(&mut worktree.tree, checks, turn.task());
         }
     }
 
     /// Never half a record: aside, synced, renamed, folder synced. A shim that cannot leave one
     /// ends without.
     fn leave_record(&mut self, turn: &TurnId, exit: &Exit) -> Flow {
-        let (aside, name) = (format!("{turn}/exit.new"), record(turn));
-        let bytes = serde_json::to_vec(exit).expect("an exit is plain data");
-        let acts: [(&str, DiskAct<'_>); 4] = [
-            ("record: write", &|w| w.disk.write(&aside, &bytes, &mut w.random)),
-            ("record: sync", &|w| w.disk.sync(&aside, &mut w.random)),
-            ("record: rename", &|w| w.disk.rename(&aside, &name)),
-            ("record: sync folder", &|w| w.disk.sync_folder()),
-        ];
-        for (what, act) in acts {
-            if !matches!(self.step_beside(what, turn.as_str(), act)?, Ok(Ok(()))) {
+        let record = Record { exit: exit.clone(), named: false, safe: false };
+        self.records.insert(turn.clone(), record);
+        for what in ["record: write", "record: sync", "record: rename", "record: sync folder"] {
+            let act = |w: &mut Self| {
+                let record = w.records.get_mut(turn).expect("it was just inserted");
+                record.named |= what == "record: rename";
+                record.safe |= what == "record: sync folder";
+            };
+            if !self.step_beside(what, turn.as_str(), act)? {
                 break;
             }
         }
         Ok(())
     }
 
+    /// The power fails: of the names that no sync of their folder confirmed, some are gone.
+    pub(super) fn lose_records(&mut self, loss: Loss) {
+        let named = self.records.values_mut().filter(|record| record.named);
+        let mut unsafe_names: Vec<&mut Record> = named.filter(|record| !record.safe).collect();
+        let kept = loss.keeps(unsafe_names.len() as u64, &mut self.random) as usize;
+        unsafe_names.iter_mut().take(kept).for_each(|record| record.safe = true);
+        self.records.retain(|_, record| record.safe);
+    }
+
     /// The record of a turn's end, if there is one.
     pub(super) fn exit_of(&self, turn: &TurnId) -> Option<Exit> {
-        serde_json::from_slice(self.disk.read(&record(turn))?).ok()
+        self.records.get(turn).filter(|record| record.named).map(|record| record.exit.clone())
     }
 
     /// What is left of a turn. Without a shim and a record its lock is taken and its remaining
@@ -226,9 +237,14 @@ impl World {
         }
     }
 
-    /// The supervisor notices that a turn's shim is gone.
-    pub(super) fn deliver(&mut self, turn: &TurnId) -> Flow {
-        let Some(owner) = task_of(turn).and_then(|task| self.owner_of(&task)) else { return Ok(()) };
+    /// The supervisor notices in so many milliseconds that a turn's shim is gone.
+    pub(super) fn deliver_in(&mut self, ms: u64, turn: &TurnId) {
+        let turn = turn.clone();
+        self.mine(ms, move |w| w.deliver(&turn));
+    }
+
+    fn deliver(&mut self, turn: &TurnId) -> Flow {
+        let Some(owner) = self.owner_of(turn.task()) else { return Ok(()) };
         let waits = self.held(&owner).is_some_and(
             |h| matches!(&h.state.phase, Phase::Turn(t) if t.id == *turn && t.stage == TurnStage::Running),
         );
@@ -240,11 +256,10 @@ impl World {
         if !self.shims.contains_key(turn) && !self.locked.contains(turn) {
             return Ok(());
         }
-        match self.step("find", turn.as_str(), |w| w.find(turn))? {
-            Ok(TurnTrace::Exited(exit)) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
-            Ok(TurnTrace::Gone) => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
-            Ok(TurnTrace::Alive | TurnTrace::Idle) => Ok(()),
-            Err(_) => Err(Halt::GiveUp),
+        match self.must("find", turn.as_str(), |w| w.find(turn))? {
+            TurnTrace::Exited(exit) => self.answer(&owner, &Input::Exited { turn: turn.clone(), exit }),
+            TurnTrace::Gone => self.answer(&owner, &Input::Vanished { turn: turn.clone() }),
+            TurnTrace::Alive | TurnTrace::Idle => Ok(()),
         }
     }
 
@@ -260,9 +275,4 @@ impl World {
         let owner = task.as_str().split('-').next()?;
         self.sites.keys().find(|id| id.as_str() == owner).cloned()
     }
-}
-
-/// The task of a turn: `<task>.<fence>`.
-pub(super) fn task_of(turn: &TurnId) -> Option<TaskId> {
-    turn.as_str().rsplit_once('.').map(|(task, _)| TaskId::new(task))
 }

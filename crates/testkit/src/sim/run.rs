@@ -18,11 +18,9 @@ pub struct RunReport {
     pub violation: Option<Violation>,
     /// Steps at which something could have gone wrong.
     pub steps: u64,
-    /// Faults that were met.
     pub faults: u32,
     /// Supervisors that died.
     pub crashes: u32,
-    /// The simulated time of the run.
     pub time: Duration,
     /// The longest time in which a loop that was free to go on wrote nothing.
     pub longest_stall: Duration,
@@ -30,11 +28,9 @@ pub struct RunReport {
     pub trace_hash: u64,
     /// The end of the trace, in words.
     pub tail: Vec<String>,
-    /// How the loops ended.
     pub endings: BTreeMap<LoopId, LoopEnd>,
     /// What the operator has in the end.
     pub results: BTreeMap<LoopId, Tree>,
-    /// Starts of all loops.
     pub starts: usize,
     /// Open tickets, by key.
     pub tickets: Vec<String>,
@@ -42,7 +38,6 @@ pub struct RunReport {
     pub marks: BTreeMap<&'static str, u64>,
 }
 
-/// Runs a scenario to its end.
 pub fn run(scenario: &Scenario, plan: FaultPlan, seed: u64) -> RunReport {
     let mut world = World::new(scenario, plan, seed);
     let mut violation = world.run().err();
@@ -54,7 +49,7 @@ pub fn run(scenario: &Scenario, plan: FaultPlan, seed: u64) -> RunReport {
 
 fn wrong_ending(scenario: &Scenario, world: &World) -> Option<Violation> {
     let wanted = scenario.ends?;
-    let (id, invariants) = world.watch.all_invariants.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
+    let (id, invariants) = world.watch.loops.iter().find(|(_, w)| w.fold.phase.label() != wanted)?;
     let text = format!("loop {id} ended {}, it should be {wanted}", invariants.fold.phase.label());
     Some(Violation { invariant: "ending", text })
 }
@@ -62,20 +57,20 @@ fn wrong_ending(scenario: &Scenario, world: &World) -> Option<Violation> {
 impl World {
     fn report(self, violation: Option<Violation>) -> RunReport {
         use everloop_store::{Ledger as _, Tickets};
-        let all_invariants = &self.watch.all_invariants;
+        let loops = &self.watch.loops;
         let open = self.ledger.model().tickets(Tickets::Open).unwrap_or_default();
         RunReport {
             violation,
-            steps: self.faults.steps(),
-            faults: self.faults.met(),
+            steps: self.faults.steps,
+            faults: self.faults.met,
             crashes: self.watch.crashes,
             time: Duration::from_millis(self.now_ms),
             longest_stall: Duration::from_millis(self.watch.longest_stall_ms),
-            trace_hash: self.trace.hash(),
+            trace_hash: self.trace.hash,
             tail: self.trace.tail(),
-            endings: all_invariants.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
+            endings: loops.iter().filter_map(|(id, w)| Some((id.clone(), w.ended.clone()?))).collect(),
             results: self.sites.iter().map(|(id, s)| (id.clone(), s.result())).collect(),
-            starts: all_invariants.values().map(|w| w.starts.len()).sum(),
+            starts: loops.values().map(|w| w.starts.len()).sum(),
             tickets: open.into_iter().map(|t| t.key).collect(),
             marks: self.watch.marks.clone(),
         }

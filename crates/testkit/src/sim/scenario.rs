@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
-use everloop_core::ids::LoopId;
-use everloop_core::isolation::IsolationSpec;
-use everloop_core::op::Amendment;
-use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
+use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::op::{Amendment, NewTask, Trust};
+use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::test_evidence::Proof;
+use everloop_core::time::Time;
 use everloop_core::watch::{MonitorSpec, Target, WatchSpec};
 
 use super::agent::{Kind, Script};
 use super::git::Tree;
+use crate::sample;
 
 mod known;
 mod random;
@@ -22,16 +23,16 @@ pub use known::{bad_account, known, storm};
 pub use random::random;
 
 const HOUR_MS: u64 = 3_600_000;
+/// The name of the only person.
+pub(super) const PERSON: &str = "person";
 
 /// A loop and the agent that works for it.
 #[derive(Clone, Debug)]
 pub struct LoopSetup {
     pub id: LoopId,
-    /// What it is to do.
     pub spec: LoopSpec,
     /// What its repository holds at first.
     pub tree: Tree,
-    /// How its agent behaves.
     pub script: Script,
     /// A check that holds is seen to fail once in so many runs.
     pub flaky: Option<u64>,
@@ -103,10 +104,11 @@ impl Scenario {
         self
     }
 
-    /// One more loop.
+    /// One more loop `b` of so many checks and a good agent, changed like this.
     #[must_use]
-    pub fn and(mut self, other: LoopSetup) -> Self {
-        self.loops.push(other);
+    pub fn and(mut self, checks: u32, change: impl FnOnce(&mut LoopSetup)) -> Self {
+        self.loops.push(LoopSetup::new("b", checks));
+        change(&mut self.loops[1]);
         self
     }
 
@@ -143,13 +145,6 @@ impl LoopSetup {
             flaky: None,
             bad_account: None,
         }
-    }
-
-    /// The same with another agent.
-    #[must_use]
-    pub fn agent(mut self, script: Script) -> Self {
-        self.script = script;
-        self
     }
 
     /// How many checks it has.
@@ -189,40 +184,36 @@ fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
     spec.watch = WatchSpec { monitors: vec![monitor], park_after };
 }
 
+/// A task that a person queues.
+pub(super) fn task(id: String, owner: LoopId, kind: &str, ready_at: Time) -> NewTask {
+    NewTask {
+        id: TaskId::new(id),
+        owner: Some(owner),
+        kind: kind.to_owned(),
+        title: "look at this".to_owned(),
+        prompt: "please".to_owned(),
+        priority: 1,
+        deps: Vec::new(),
+        author: PERSON.to_owned(),
+        trust: Trust::Operator,
+        ready_at,
+    }
+}
+
 /// A check of this name.
 pub(super) fn check(name: String) -> CheckSpec {
     let (run, timeout) = (format!("./{name}"), Duration::from_secs(60));
     CheckSpec { name, run, timeout, weight: 1, pin: String::new(), proof: Proof::default() }
 }
 
-/// The spec of a simulated loop.
+/// The spec of a simulated loop: that of the samples, with checks and a script.
 pub fn spec(checks: u32) -> LoopSpec {
+    let sample = sample::spec();
     LoopSpec {
-        goal: "make the checks pass".to_owned(),
         checks: (0..checks).map(|n| check(format!("check{n}"))).collect(),
-        agent: AgentSpec {
-            name: "scripted".to_owned(),
-            argv: vec!["agent".to_owned()],
-            account: "default".to_owned(),
-            turn_microusd: 0,
-            turn_tokens: 1000,
-            ..AgentSpec::default()
-        },
-        others: Vec::new(),
-        workspace: WorkspaceSpec {
-            dir: "/repo".to_owned(),
-            mode: WorkspaceMode::Git { target: "refs/heads/main".to_owned() },
-            integrate: Integrate::Progress,
-            setup: None,
-            include_dirty: false,
-            protect: vec!["checks/**".to_owned()],
-            judge: everloop_core::judge_files::JudgeFiles::default(),
-            cache: Vec::new(),
-            origin: None,
-        },
+        agent: AgentSpec { name: "scripted".to_owned(), turn_microusd: 0, turn_tokens: 1000, ..sample.agent },
+        workspace: WorkspaceSpec { protect: vec!["checks/**".to_owned()], ..sample.workspace },
         bounds: Bounds { max_turns: Some(40), ..Bounds::default() },
-        guard: GuardSpec::default(),
-        watch: WatchSpec::default(),
-        isolation: IsolationSpec::default(),
+        ..sample
     }
 }

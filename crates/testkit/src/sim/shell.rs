@@ -16,10 +16,9 @@ use everloop_core::time::Time;
 use everloop_store::shell::{self, Circumstances, Committed, InputRun, Progress, Rejected, ShellEffects};
 use everloop_store::{Error, Ledger as _, Model, Recipients};
 
-use super::disk::Errno;
-use super::ledger::{Ledger, Prepared};
+use super::ledger::Prepared;
 use super::watch::Rounds;
-use super::world::{Flow, Halt, Occurrence, Violation, World, here, violated};
+use super::world::{Flow, Halt, Violation, World, here, violated};
 
 /// Signs of life are looked for this often.
 const LOOK_MS: u64 = 60_000;
@@ -39,11 +38,9 @@ pub(super) struct Held {
     pub(super) slept_ms: u64,
     /// The turn that is watched for signs of life.
     watched: Option<TurnId>,
-    /// The rounds of its monitors.
     pub(super) rounds: Rounds,
 }
 
-/// The supervisor's process.
 pub(super) struct Supervisor {
     pub(super) held: BTreeMap<LoopId, Held>,
     pub(super) since_ms: u64,
@@ -59,21 +56,17 @@ impl World {
         base + Duration::from_millis(self.now_ms - since)
     }
 
-    /// The supervisor's process begins.
     pub(super) fn start_up(&mut self) -> Flow {
         if self.supervisor.is_some() {
             return Ok(());
         }
         let (clock, since_ms) = (self.wall(), self.now_ms);
         self.supervisor = Some(Supervisor { held: BTreeMap::new(), since_ms, clock, draining: false });
-        let opened = self.step("open", "", |w| w.ledger.reopen(&mut w.disk, &mut w.random, w.doubt))?;
-        match opened {
-            Ok(Ok(())) => self.doubt = false,
-            Ok(Err(e)) => return violated("durability", format!("the ledger cannot be opened: {e}")),
-            Err(_) => return Err(Halt::GiveUp),
+        if let Err(e) = self.must("open", "", |w| w.ledger.reopen())? {
+            return violated("durability", format!("the ledger cannot be opened: {e}"));
         }
-        if self.ledger.last_seq() < self.ledger.promised() {
-            let (is, was) = (self.ledger.last_seq(), self.ledger.promised());
+        if self.ledger.last_seq() < self.ledger.promised {
+            let (is, was) = (self.ledger.last_seq(), self.ledger.promised);
             return violated("durability", format!("journal record {was} was promised, {is} are there"));
         }
         for row in self.ledger.model().loops().expect("the model always answers") {
@@ -89,10 +82,7 @@ impl World {
         let found = match &state.phase {
             Phase::Turn(turn) => {
                 let turn = turn.id.clone();
-                match self.step("find", turn.as_str(), |w| w.find(&turn))? {
-                    Ok(found) => found,
-                    Err(_) => return Err(Halt::GiveUp),
-                }
+                self.must("find", turn.as_str(), |w| w.find(&turn))?
             }
             _ => TurnTrace::Idle,
         };
@@ -123,34 +113,22 @@ impl World {
     /// Writes and syncs; false when the disk was full, nothing was written, and another try is
     /// needed.
     fn store(&mut self, prepared: &Prepared) -> Flow<bool> {
-        let write = |w: &mut World| w.ledger.write(prepared, &mut w.disk, &mut w.random);
-        match self.step("commit: write", "", write)? {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(Halt::GiveUp),
-            Err(_) if self.random.one_in(2) => {
+        if self.step("commit: write", "", |w| w.ledger.write(prepared))?.is_err() {
+            if self.random.one_in(2) {
                 self.say("disk full", "");
                 self.watch.mark("disk full");
-                let reopened = self.ledger.reopen(&mut self.disk, &mut self.random, true);
-                return reopened.map(|()| false).or(Err(Halt::GiveUp));
+                return self.ledger.reopen().map(|()| false).or(Err(Halt::GiveUp));
             }
-            Err(_) => {
-                self.disk.fail(1, Errno::Io);
-                return write(self).map(|()| true).or(Err(Halt::GiveUp));
-            }
+            return Err(Halt::GiveUp);
         }
-        let sync = |w: &mut World| Ledger::sync(&mut w.disk, &mut w.random);
-        match self.step("commit: sync", "", sync)? {
-            Ok(Ok(())) => Ok(true),
-            Ok(Err(_)) => Err(Halt::GiveUp),
-            Err(_) => {
-                self.disk.fail(1, Errno::Io);
-                sync(self).map(|()| true).or(Err(Halt::GiveUp))
-            }
+        if self.step("commit: sync", "", |w| w.ledger.sync())?.is_err() {
+            self.ledger.fail_to_sync(&mut self.random);
+            return Err(Halt::GiveUp);
         }
+        Ok(true)
     }
 
-    /// A timer rang.
-    pub(super) fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
+    fn tick(&mut self, id: &LoopId, timers: u64) -> Flow {
         let Some(held) = self.held_mut(id).filter(|h| h.timers == timers) else { return Ok(()) };
         held.timer = None;
         self.say("tick", id.as_str());
@@ -177,12 +155,16 @@ impl World {
             let (input, consume) = shell::obey(&message);
             self.handle(&LoopId::new(message.to), &input.expect("people write commands"), &[consume])?;
         }
-        self.mine(POLL_MS, Occurrence::Inbox);
+        self.mine(POLL_MS, Self::read_box);
         Ok(())
     }
 
+    fn look_later(&mut self, id: LoopId, turn: TurnId) {
+        self.mine(LOOK_MS, move |w| w.look(&id, &turn));
+    }
+
     /// Looks for signs of life of a running turn.
-    pub(super) fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
+    fn look(&mut self, id: &LoopId, turn: &TurnId) -> Flow {
         let (now, late_ms, signs) = (self.clock(), self.late_ms, self.silent_ms(turn));
         let Some(held) = self.held_mut(id) else { return Ok(()) };
         let Phase::Turn(current) = &held.state.phase else { return Ok(()) };
@@ -199,9 +181,9 @@ impl World {
         };
         // Refused when a person took the task away.
         let renew = [shell::renew(current)];
-        self.ledger.transact(now, &renew, &mut self.disk, &mut self.random).ok();
+        self.ledger.transact(now, &renew).ok();
         self.handle(id, &Input::Evidence { turn: turn.clone(), sample }, &[])?;
-        self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn.clone()));
+        self.look_later(id.clone(), turn.clone());
         Ok(())
     }
 
@@ -220,7 +202,7 @@ impl World {
         if busy == 0 {
             return Err(Halt::Kill);
         }
-        self.mine(1_000, Occurrence::Leave);
+        self.mine(1_000, Self::leave);
         Ok(())
     }
 }
@@ -298,10 +280,11 @@ impl ShellEffects for World {
         }
         let (timer, timers) = (held.timer, held.timers);
         if let Some(at) = timer {
-            self.mine(at - now_ms, Occurrence::Tick(id.clone(), timers));
+            let id = id.clone();
+            self.mine(at - now_ms, move |w| w.tick(&id, timers));
         }
         if let (true, Some(turn)) = (look, running) {
-            self.mine(LOOK_MS, Occurrence::Look(id.clone(), turn));
+            self.look_later(id.clone(), turn);
         }
         self.plan_beat(&id);
     }

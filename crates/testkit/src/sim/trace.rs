@@ -9,7 +9,7 @@ const TAIL: usize = 60;
 /// Everything that happened, as one number, with the last lines in words.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    hash: u64,
+    pub hash: u64,
     tail: VecDeque<String>,
 }
 
@@ -21,7 +21,6 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// Adds a line.
     pub fn say(&mut self, at_ms: u64, what: &str, detail: &str) {
         self.mix(&at_ms.to_le_bytes());
         self.mix(what.as_bytes());
@@ -39,12 +38,6 @@ impl Trace {
         }
     }
 
-    /// The hash so far.
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    /// The last lines.
     pub fn tail(&self) -> Vec<String> {
         self.tail.iter().cloned().collect()
     }

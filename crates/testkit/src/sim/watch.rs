@@ -5,22 +5,15 @@ use everloop_core::state::LoopState;
 use everloop_core::watch::{Blind, MonitorRounds, MonitorSpec, WatchReading, WatchedContent};
 use everloop_store::shell;
 
-use super::world::{Flow, Occurrence, World};
+use super::world::{Flow, World};
 
 /// What the supervisor remembers of its looks; gone with it.
 #[derive(Default)]
 pub(super) struct Rounds {
     pub(super) monitors: MonitorRounds,
     /// When the next one is planned, in milliseconds of the world.
-    next: Option<u64>,
+    pub(super) next: Option<u64>,
     beats: u64,
-}
-
-impl Rounds {
-    /// Whether the next look is planned.
-    pub(super) fn goes_on(&self) -> bool {
-        self.next.is_some()
-    }
 }
 
 impl World {
@@ -38,12 +31,13 @@ impl World {
         held.rounds.beats += 1;
         let beats = held.rounds.beats;
         if let Some(at_ms) = at_ms {
-            self.mine(at_ms - now_ms, Occurrence::Beat(id.clone(), beats));
+            let id = id.clone();
+            self.mine(at_ms - now_ms, move |w| w.beat(&id, beats));
         }
     }
 
     /// Looks at what is due.
-    pub(super) fn beat(&mut self, id: &LoopId, beats: u64) -> Flow {
+    fn beat(&mut self, id: &LoopId, beats: u64) -> Flow {
         let now = self.clock();
         let Some(held) = self.held_mut(id).filter(|h| h.rounds.beats == beats) else { return Ok(()) };
         held.rounds.next = None;

@@ -12,16 +12,14 @@ use everloop_core::time::Time;
 
 use super::agent::Meter;
 use super::check::Watch;
-use super::disk::{Disk, Loss};
-use super::fault::{Fault, FaultPlan, Faults};
+use super::fault::{Fault, FaultPlan, Faults, Loss};
 use super::git::{Repository, Tree};
-use super::ledger::{FILE, Ledger};
-use super::perform::Job;
-use super::process::Shim;
-use super::random::Random;
-use super::scenario::{Happening, LoopSetup, Scenario};
+use super::ledger::Ledger;
+use super::process::{Record, Shim};
+use super::scenario::{LoopSetup, Scenario};
 use super::shell::Supervisor;
 use super::trace::Trace;
+use crate::random::Random;
 
 /// When every simulation begins: 2026-01-01.
 pub const BEGIN: Time = Time(1_767_225_600_000);
@@ -33,18 +31,15 @@ const MOST_OCCURRENCES: u64 = 400_000;
 pub struct Violation {
     /// Which one, as in FAULTS.md, or a word of its own.
     pub invariant: &'static str,
-    /// What was seen.
     pub text: String,
 }
 
 /// Why an occurrence ends early.
 #[derive(Debug)]
 pub enum Halt {
-    /// The supervisor was killed.
     Kill,
     /// It gave up by itself: the ledger answered with an error, so that nothing is known any more.
     GiveUp,
-    /// The power failed.
     Power(Loss),
     /// The simulation is over.
     Violated(Violation),
@@ -57,28 +52,15 @@ pub type Flow<T = ()> = Result<T, Halt>;
 #[derive(Debug)]
 pub struct Injected;
 
-/// Something on the heap.
-#[derive(Clone, Debug)]
-pub(super) enum Occurrence {
-    Boot,
-    Tick(LoopId, u64),
-    Inbox,
-    Work(LoopId, Job),
-    Look(LoopId, TurnId),
-    Beat(LoopId, u64),
-    Deliver(TurnId),
-    Leave,
-    ShimStarts(TurnId),
-    AgentEnds(TurnId, u64),
-    ShimDies(TurnId),
-    Happens(Box<Happening>),
-    Finish,
-}
+/// Something on the heap: what it does to the world.
+type Occurrence = Box<dyn FnOnce(&mut World) -> Flow>;
 
 /// Which process planned it, and until when the plan holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plans {
     Supervisor(u64),
+    /// An action that the supervisor has under way: it stands still while the machine sleeps.
+    Action(u64),
     Machine(u64),
     World,
 }
@@ -88,7 +70,6 @@ pub(super) enum Plans {
 pub struct Site {
     /// How it was set up; the script may change when the world heals.
     pub setup: LoopSetup,
-    /// The repository of the loop.
     pub git: Repository,
     /// The operator's folder, for loops that work in place.
     pub folder: Tree,
@@ -124,12 +105,10 @@ pub struct World {
     pub(super) decisions: u64,
     pub(super) boot: u64,
     pub(super) late_ms: u64,
-    pub(super) disk: Disk,
     pub(super) ledger: Ledger,
-    /// The disk may differ from the ledger in memory.
-    pub(super) doubt: bool,
     pub(super) sites: BTreeMap<LoopId, Site>,
     pub(super) shims: BTreeMap<TurnId, Shim>,
+    pub(super) records: BTreeMap<TurnId, Record>,
     /// What vendors count, by account.
     pub(super) meters: BTreeMap<String, Meter>,
     /// Lock files of turns: no other process may run them.
@@ -171,13 +150,13 @@ impl World {
             ..Self::default()
         };
         for (at, happening) in &scenario.happenings {
-            world.plan_at(*at, Plans::World, Occurrence::Happens(Box::new(happening.clone())));
+            let happening = happening.clone();
+            world.plan_at(*at, Plans::World, |w| w.happen(happening));
         }
-        world.plan(0, Plans::World, Occurrence::Boot);
+        world.plan(0, Plans::World, Self::start_up);
         world
     }
 
-    /// Runs until all is over.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         self.submit();
         while let Some(((at, _), (plans, what))) = self.heap.pop_first() {
@@ -187,11 +166,11 @@ impl World {
             }
             self.late_ms = self.now_ms.saturating_sub(at);
             self.now_ms = self.now_ms.max(at);
-            match self.occur(what) {
+            match what(self) {
                 Ok(()) => {}
                 Err(Halt::Kill) => self.die(),
                 Err(Halt::GiveUp) => {
-                    self.doubt = true;
+                    self.ledger.doubt = true;
                     self.die();
                 }
                 Err(Halt::Power(loss)) => self.lose_power(loss),
@@ -213,23 +192,25 @@ impl World {
 
     fn holds(&self, plans: Plans) -> bool {
         match plans {
-            Plans::Supervisor(incarnation) => self.supervisor.is_some() && incarnation == self.incarnation,
+            Plans::Supervisor(incarnation) | Plans::Action(incarnation) => {
+                self.supervisor.is_some() && incarnation == self.incarnation
+            }
             Plans::Machine(boot) => boot == self.boot,
             Plans::World => true,
         }
     }
 
-    pub(super) fn plan(&mut self, in_ms: u64, plans: Plans, what: Occurrence) {
+    pub(super) fn plan(&mut self, in_ms: u64, plans: Plans, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.plan_at(self.now_ms + in_ms, plans, what);
     }
 
-    fn plan_at(&mut self, at: u64, plans: Plans, what: Occurrence) {
+    fn plan_at(&mut self, at: u64, plans: Plans, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.planned += 1;
-        self.heap.insert((at, self.planned), (plans, what));
+        self.heap.insert((at, self.planned), (plans, Box::new(what)));
     }
 
     /// Something the supervisor of now will do.
-    pub(super) fn mine(&mut self, in_ms: u64, what: Occurrence) {
+    pub(super) fn mine(&mut self, in_ms: u64, what: impl FnOnce(&mut Self) -> Flow + 'static) {
         self.plan(in_ms, Plans::Supervisor(self.incarnation), what);
     }
 
@@ -237,7 +218,7 @@ impl World {
     /// supervisor count boot time.
     pub(super) fn sleep_ms(&mut self, ms: u64) {
         for ((at, order), (plans, what)) in std::mem::take(&mut self.heap) {
-            let late = matches!(plans, Plans::Machine(_)) || matches!(what, Occurrence::Work(..));
+            let late = matches!(plans, Plans::Machine(_) | Plans::Action(_));
             self.heap.insert((at + if late { ms } else { 0 }, order), (plans, what));
         }
         self.stand_still(ms);
@@ -249,21 +230,12 @@ impl World {
         self.watch.stood_still(ms);
     }
 
-    /// The wall clock.
     pub(super) fn wall(&self) -> Time {
         Time(BEGIN.0 + self.now_ms as i64 + self.wall_ms)
     }
 
     pub(super) fn say(&mut self, what: &str, detail: &str) {
         self.trace.say(self.now_ms, what, detail);
-    }
-
-    /// Counts a step; returns the fault that strikes at it.
-    fn enter(&mut self, name: &str, detail: &str) -> Option<Fault> {
-        self.say(name, detail);
-        let fault = self.faults.meet()?;
-        self.say("fault", &format!("{fault:?} at step {}", self.faults.steps()));
-        Some(fault)
     }
 
     /// A numbered step of the supervisor: the place where it can be killed, and where the step can
@@ -274,32 +246,36 @@ impl World {
         detail: &str,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
-        self.struck(name, detail, |_| Err(Halt::Kill), effect)
+        self.struck((name, detail), |_| Err(Halt::Kill), effect)
+    }
+
+    /// The same of a step without which the supervisor cannot go on.
+    pub(super) fn must<T>(&mut self, name: &str, detail: &str, effect: impl FnOnce(&mut Self) -> T) -> Flow<T> {
+        self.step(name, detail, effect)?.map_err(|Injected| Halt::GiveUp)
     }
 
     /// A numbered step of another process: a kill of the supervisor at this moment does not stop
     /// it.
-    pub(super) fn step_beside<T>(
-        &mut self,
-        name: &str,
-        detail: &str,
-        effect: impl FnOnce(&mut Self) -> T,
-    ) -> Flow<Result<T, Injected>> {
+    pub(super) fn step_beside(&mut self, name: &str, detail: &str, effect: impl FnOnce(&mut Self)) -> Flow<bool> {
         let kill = |world: &mut Self| {
             world.die();
             Ok(())
         };
-        self.struck(name, detail, kill, effect)
+        Ok(self.struck((name, detail), kill, effect)?.is_ok())
     }
 
+    /// Counts a step, lets the fault strike that is planned for it, and has its effect.
     fn struck<T>(
         &mut self,
-        name: &str,
-        detail: &str,
+        (name, detail): (&str, &str),
         kill: impl Fn(&mut Self) -> Flow,
         effect: impl FnOnce(&mut Self) -> T,
     ) -> Flow<Result<T, Injected>> {
-        let fault = self.enter(name, detail);
+        self.say(name, detail);
+        let fault = self.faults.meet(Fault::draw);
+        if let Some(fault) = fault {
+            self.say("fault", &format!("{fault:?} at step {}", self.faults.steps));
+        }
         match fault {
             Some(Fault::KillBefore) => kill(self)?,
             Some(Fault::PowerBefore(loss)) => return Err(Halt::Power(loss)),
@@ -321,7 +297,7 @@ impl World {
         if self.supervisor.is_some() {
             self.fall();
             let pause = self.random.between(500, 3_000);
-            self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+            self.plan(pause, Plans::Machine(self.boot), Self::start_up);
         }
     }
 
@@ -335,11 +311,10 @@ impl World {
     fn lose_power(&mut self, loss: Loss) {
         self.say("power loss", &format!("{loss:?}"));
         self.watch.mark("power loss");
-        if self.disk.is_unsafe(FILE) {
-            self.doubt = true;
+        if self.ledger.power_loss(loss, &mut self.random) {
             self.watch.mark("power loss with unsynced data");
         }
-        self.disk.power_loss(loss, &mut self.random);
+        self.lose_records(loss);
         self.fall();
         self.boot += 1;
         for shim in self.shims.values_mut() {
@@ -347,7 +322,7 @@ impl World {
             shim.agent = false;
         }
         let pause = self.random.between(20_000, 60_000);
-        self.plan(pause, Plans::Machine(self.boot), Occurrence::Boot);
+        self.plan(pause, Plans::Machine(self.boot), Self::start_up);
     }
 }
 

@@ -11,10 +11,10 @@ use everloop_core::planted::{Bug, IMMUNE};
 use everloop_core::time::Time;
 use everloop_testkit::budget::Budget;
 use everloop_testkit::fleet::{Bad, Fleet, Size, Story, subject};
-use everloop_testkit::sim::random::Random;
+use everloop_testkit::planted::Plant;
+use everloop_testkit::random::Random;
 
 use super::in_parallel;
-use super::planted::Plant;
 
 /// Fleets that are simulated however long it takes.
 const LEAST: u64 = 200;

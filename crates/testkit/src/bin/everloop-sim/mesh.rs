@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use everloop_testkit::sim::mesh::faults::{EVERY, MeshFaultPlan};
-use everloop_testkit::sim::mesh::{Setup, Sum, days, planted as bugs, random, run as simulate, run_with, small};
+use everloop_testkit::planted::TABLE;
+use everloop_testkit::sim::fault::FaultPlan;
+use everloop_testkit::sim::mesh::faults::{EVERY, MeshFault};
+use everloop_testkit::sim::mesh::{Setup, Sum, days, random, run as simulate, run_with, small};
 use nix::time::{ClockId, clock_gettime};
 
 /// Sizes in turn, unless one is given.
@@ -33,10 +35,10 @@ fn cpu() -> Duration {
 #[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
 pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     let mut sum = Sum::default();
-    let runs: Box<dyn Iterator<Item = (Setup, u64, MeshFaultPlan)>> =
+    let runs: Box<dyn Iterator<Item = (Setup, u64, FaultPlan<MeshFault>)>> =
         if wanted.pairs { Box::new(pairs()) } else { Box::new(seeds.map(|seed| drawn(seed, wanted.nodes))) };
     for (setup, seed, plan) in runs {
-        let what = if plan == MeshFaultPlan::Random { String::new() } else { format!(", {plan:?}") };
+        let what = if matches!(plan, FaultPlan::At(_)) { format!(", {plan:?}") } else { String::new() };
         let report = run_with(&setup, seed, plan);
         sum.add(&setup, &report);
         if let Some(violation) = &report.violation {
@@ -59,14 +61,15 @@ pub fn run(seeds: Range<u64>, wanted: Wanted) -> ExitCode {
     ExitCode::from(u8::from(sum.violations > 0))
 }
 
-fn drawn(seed: u64, nodes: Option<u64>) -> (Setup, u64, MeshFaultPlan) {
+fn drawn(seed: u64, nodes: Option<u64>) -> (Setup, u64, FaultPlan<MeshFault>) {
     let storm = seed.is_multiple_of(STORM_ONE_IN);
     let size = nodes.unwrap_or(SIZES[(seed % 6) as usize]);
     let setup = if storm { random(seed) } else { days(seed, size) };
-    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, MeshFaultPlan::Random)
+    let chance = setup.chance();
+    (Setup { nodes: nodes.unwrap_or(setup.nodes), ..setup }, seed, chance)
 }
 
-fn pairs() -> impl Iterator<Item = (Setup, u64, MeshFaultPlan)> {
+fn pairs() -> impl Iterator<Item = (Setup, u64, FaultPlan<MeshFault>)> {
     let places = simulate(&small(), 0).points;
     let faults = || EVERY.into_iter();
     let first = (1..=places).flat_map(move |place| faults().map(move |fault| (place, fault)));
@@ -74,24 +77,24 @@ fn pairs() -> impl Iterator<Item = (Setup, u64, MeshFaultPlan)> {
         let second = (one.0 + 1..=places).flat_map(move |place| faults().map(move |fault| (place, fault)));
         second.map(move |two| vec![one, two])
     });
-    both.map(|faults| (small(), 0, MeshFaultPlan::At(faults)))
+    both.map(|faults| (small(), 0, FaultPlan::At(faults)))
 }
 
-/// Plants each bug of the mesh and prints how it was found.
+/// Plants each bug and prints how it was found.
 #[expect(clippy::print_stdout, reason = "this binary talks to a terminal")]
 pub fn planted() -> ExitCode {
     let mut missed = 0;
-    for row in bugs::TABLE {
+    for row in TABLE {
         let before = cpu();
         let found = row.find();
         let secs = cpu().saturating_sub(before).as_secs_f64();
-        if let Some(seed) = found {
-            println!("{secs:>7.2} s  {:?}: {} (seed {seed}): {}", row.bug, row.caught_by, row.mistake);
+        if let Some(place) = found {
+            println!("{secs:>7.2} s  {:?}: {} ({place}): {}", row.bug, row.caught_by, row.mistake);
         } else {
             missed += 1;
             println!("{secs:>7.2} s  {:?}: NOT FOUND: {}", row.bug, row.mistake);
         }
     }
-    println!("{} mistakes, {missed} not found", bugs::TABLE.len());
+    println!("{} mistakes, {missed} not found", TABLE.len());
     ExitCode::from(u8::from(missed > 0))
 }

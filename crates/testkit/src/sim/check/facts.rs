@@ -8,9 +8,10 @@ use everloop_core::ids::LoopId;
 use everloop_core::op::TaskState;
 use everloop_core::state::{Phase, TurnStage};
 use everloop_core::watch::{PARKED, WATCHING};
-use everloop_store::{Ledger as _, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Ledger as _, Tickets};
 
 use super::{Invariants, broken};
+use crate::sim::ledger::all_tasks;
 use crate::sim::shell::Held;
 use crate::sim::world::{Violation, World};
 
@@ -30,14 +31,14 @@ impl World {
             if !busy.insert(shim.owner.clone()) {
                 return broken("one agent", format!("two agents work for loop {} (turn {turn})", shim.owner));
             }
-            let Some(invariants) = self.watch.all_invariants.get(&shim.owner) else { continue };
+            let Some(invariants) = self.watch.loops.get(&shim.owner) else { continue };
             if invariants.current.as_ref().is_some_and(|c| c.turn == *turn) {
                 continue;
             }
             match invariants.over.get(turn) {
                 Some(at_ms) if self.now_ms - at_ms <= GONE_MS => {}
                 Some(_) => return broken("I7", format!("the agent of turn {turn} lives on after its end")),
-                None if !self.ledger.is_settled() || self.doubt => {}
+                None if !self.ledger.is_settled() => {}
                 None => return broken("I7", format!("an agent works on turn {turn}, of which nobody knows")),
             }
         }
@@ -58,13 +59,13 @@ impl World {
 
     fn check_timer(&self, id: &LoopId, held: &Held) -> Result<(), Violation> {
         let since = |invariants: Option<&Invariants>| self.now_ms - invariants.map_or(self.now_ms, |w| w.moved_ms);
-        let idle_ms = since(self.watch.all_invariants.get(id));
+        let idle_ms = since(self.watch.loops.get(id));
         let wall_ms = held.state.spec.guard.turn_timeout.as_millis() as u64;
         match &held.state.phase {
             Phase::Ended { .. } => Ok(()),
             Phase::Ready => broken("I5", format!("loop {id} is ready and nothing will start it")),
             Phase::Waiting { reason, .. } => {
-                if [WATCHING, PARKED].contains(&reason.rule) && !held.rounds.goes_on() {
+                if [WATCHING, PARKED].contains(&reason.rule) && held.rounds.next.is_none() {
                     return broken("I5", format!("loop {id} watches and nobody will look"));
                 }
                 let person = reason.until.is_none();
@@ -86,9 +87,9 @@ impl World {
 
     /// I1: a leased task is the one of a turn under way, and the other way round.
     pub(super) fn check_tasks(&self) -> Result<(), Violation> {
-        for row in self.all_tasks() {
+        for row in all_tasks(self.ledger.model()) {
             let task = &row.task.id;
-            let held = self.watch.all_invariants.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
+            let held = self.watch.loops.values().filter_map(|w| w.current.as_ref()).find(|c| c.task == *task);
             let amended = self.watch.amended.contains(task);
             match (&row.state, held) {
                 (TaskState::Leased { .. }, None) => {
@@ -106,11 +107,6 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn all_tasks(&self) -> Vec<everloop_core::op::TaskRow> {
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        self.ledger.model().tasks(&all).expect("the model always answers")
-    }
-
     /// What must hold when all is over.
     pub(in crate::sim) fn check_end(&mut self) -> Result<(), Violation> {
         self.check_fold()?;
@@ -118,9 +114,9 @@ impl World {
         if let Some((turn, _)) = self.shims.iter().find(|(_, s)| s.agent || s.alive) {
             return broken("I7", format!("turn {turn} has processes after the end"));
         }
-        match self.ledger.agrees(&self.disk) {
+        match self.ledger.agrees() {
             Ok(true) => {}
-            Ok(false) => return broken("durability", "the disk holds something else than the ledger says"),
+            Ok(false) => return broken("durability", "the log holds something else than the ledger says"),
             Err(e) => return broken("durability", e.to_string()),
         }
         for (scope, guard) in self.ledger.guards() {
@@ -138,7 +134,7 @@ impl World {
 
     /// I2, and nothing that was kept is lost.
     fn check_repository(&self, id: &LoopId) -> Result<(), Violation> {
-        let (site, invariants) = (&self.sites[id], &self.watch.all_invariants[id]);
+        let (site, invariants) = (&self.sites[id], &self.watch.loops[id]);
         let mut seen = BTreeSet::new();
         for task in site.git.history(&site.git.target).filter_map(|(_, c)| c.task.as_ref()) {
             if !seen.insert(task) {
@@ -160,9 +156,9 @@ impl World {
 
     /// I1: no task is left over, and every result is in the ledger or among the late results.
     fn check_tasks_at_end(&self) -> Result<(), Violation> {
-        for row in self.all_tasks() {
+        for row in all_tasks(self.ledger.model()) {
             let task = &row.task.id;
-            let owner = row.task.owner.as_ref().and_then(|id| self.watch.all_invariants.get(id));
+            let owner = row.task.owner.as_ref().and_then(|id| self.watch.loops.get(id));
             let Some(invariants) = owner else { continue };
             let goes_on = invariants.fold.retry && invariants.fold.task.as_ref() == Some(task);
             let own = row.task.kind == "batch" && !self.watch.amended.contains(task);
@@ -188,12 +184,10 @@ impl World {
             let healthy = match ticket.key.split_once(':') {
                 Some(("guard.freeze", scope)) => !frozen(scope),
                 Some(("stagnation", id)) => {
-                    let invariants = self.watch.all_invariants.get(&LoopId::new(id));
+                    let invariants = self.watch.loops.get(&LoopId::new(id));
                     invariants.is_some_and(|w| w.ended == Some(LoopEnd::Reached))
                 }
-                Some(("stalled", id)) => {
-                    self.watch.all_invariants.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some())
-                }
+                Some(("stalled", id)) => self.watch.loops.get(&LoopId::new(id)).is_some_and(|w| w.ended.is_some()),
                 None if ticket.key == "immune.observer" => !self.watch.is_suspicious(),
                 _ => false,
             };

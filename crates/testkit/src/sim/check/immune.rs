@@ -1,8 +1,10 @@
 //! I8: quarantine caps hold, every entry has an end, and no quarantined subject works while others
 //! could. Derived from the steps in the journal.
 
+use std::time::Duration;
+
 use everloop_core::event::Event;
-use everloop_core::ids::LoopId;
+use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::immune::{BEAT, Dimension, ImmuneStep, Subject, Tier, subjects};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
@@ -10,11 +12,10 @@ use everloop_core::time::Time;
 use super::{Watch, broken};
 use crate::sim::world::{Violation, World, here};
 
-/// The longest quarantine by the tiers in beats, unless a vendor's limit sets its end.
-const OUT_MOST: u32 = 160;
+/// The longest quarantine by the tiers, unless a vendor's limit sets its end.
+pub const OUT_MOST: Duration = BEAT.saturating_mul(160);
 
 impl Watch {
-    /// Whether the observer is suspected.
     pub(super) fn is_suspicious(&self) -> bool {
         self.immune.suspicion.is_some()
     }
@@ -30,9 +31,8 @@ impl World {
                 if subject.dimension == Dimension::Node {
                     return broken("I8", format!("{subject}, the only machine, is quarantined"));
                 }
-                let most = at + BEAT * OUT_MOST;
-                if *until > most && subject.dimension != Dimension::Account {
-                    return broken("I8", format!("{subject} is quarantined for longer than {OUT_MOST} beats"));
+                if *until > at + OUT_MOST && subject.dimension != Dimension::Account {
+                    return broken("I8", format!("{subject} is quarantined for longer than {OUT_MOST:?}"));
                 }
                 self.check_ways()
             }
@@ -48,7 +48,7 @@ impl World {
         let out = |s: &Subject| matches!(self.watch.immune.standings.get(s).map(|s| &s.tier), Some(Tier::Out { .. }));
         for dimension in [Dimension::Account, Dimension::Agent] {
             let node = here();
-            let mut all = self.watch.all_invariants.values().flat_map(|w| candidates(&w.fold, &node)).flatten();
+            let mut all = self.watch.loops.values().flat_map(|w| candidates(&w.fold, &node)).flatten();
             let all_out = |s: Subject| s.dimension != dimension || out(&s);
             if all.all(all_out) {
                 return broken("I8", format!("every {} is quarantined", dimension.label()));
@@ -65,7 +65,7 @@ impl World {
             Some(Tier::Out { until, trial }) => trial.as_ref() != Some(turn) || *until > at,
             _ => false,
         };
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
         if candidates(&invariants.fold, &here()).any(|who| !who.iter().any(out)) {
@@ -85,9 +85,6 @@ impl World {
 }
 
 /// The agents that can take a loop's turns, each as its subjects.
-fn candidates<'a>(
-    state: &'a LoopState,
-    node: &'a everloop_core::ids::NodeId,
-) -> impl Iterator<Item = Vec<Subject>> + 'a {
+fn candidates<'a>(state: &'a LoopState, node: &'a NodeId) -> impl Iterator<Item = Vec<Subject>> + 'a {
     state.spec.agents().map(move |agent| subjects(node, agent, None))
 }

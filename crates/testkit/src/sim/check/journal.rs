@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::event::{Event, Integrated, LoopEnd, Outcome};
-use everloop_core::ids::{LoopId, TaskId, TurnId};
+use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::state::{LoopState, NOTES_KEPT};
 use everloop_core::time::Time;
 
+use super::starts::Reflexes;
 use super::streak::Streak;
 use super::{Current, Invariants, broken};
 use crate::sim::world::{Violation, World};
@@ -27,22 +28,11 @@ impl Invariants {
             over: BTreeMap::new(),
             pins: Vec::new(),
             notes: Vec::new(),
-            deaths: 0,
-            cooldowns: Vec::new(),
-            not_before: None,
-            backoff: None,
+            reflexes: Reflexes::default(),
             moved_ms: now_ms,
             heard: None,
             streak: Streak::default(),
         }
-    }
-
-    /// A person or a success gives a fresh start.
-    pub(super) fn forgive(&mut self) {
-        self.deaths = 0;
-        self.cooldowns.clear();
-        self.not_before = None;
-        self.backoff = None;
     }
 }
 
@@ -51,26 +41,19 @@ impl World {
         let now_ms = self.now_ms;
         if let Event::LoopCreated { name, spec } = event {
             let fold = LoopState::new(id.clone(), name.clone(), (**spec).clone(), at);
-            self.watch.all_invariants.insert(id.clone(), Invariants::new(fold, now_ms));
+            self.watch.loops.insert(id.clone(), Invariants::new(fold, now_ms));
             return Ok(());
         }
-        if let Event::TurnStarted { .. } = event {
-            self.check_start(id, event, at)?;
-        }
-        if let Event::Waiting { reason } = event {
-            self.check_wait(id, reason)?;
-        }
-        if let Event::TurnEnded { turn, outcome, work, .. } = event {
-            self.check_turn_end(id, turn, outcome, work.as_deref())?;
-        }
-        if let Event::Signalled { cursor, task, .. } = event {
-            self.check_signal(id, cursor, task.as_ref())?;
-        }
-        if let Event::Ended { ending: LoopEnd::Reached } = event {
-            self.check_reached(id)?;
+        match event {
+            Event::TurnStarted { .. } => self.check_start(id, event, at)?,
+            Event::Waiting { reason } => self.check_wait(id, reason)?,
+            Event::TurnEnded { .. } => self.check_turn_end(id, event)?,
+            Event::Signalled { cursor, task, .. } => self.check_signal(id, cursor, task.as_ref())?,
+            Event::Ended { ending: LoopEnd::Reached } => self.check_reached(id)?,
+            _ => {}
         }
         self.follow_reflexes(id, event, at);
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else {
+        let Some(invariants) = self.watch.loops.get_mut(id) else {
             return broken("journal", format!("loop {id} has events before it was made"));
         };
         // A loop that watches need not write anything.
@@ -89,18 +72,13 @@ impl World {
     }
 
     /// The end of a turn, before it is applied.
-    fn check_turn_end(
-        &mut self,
-        id: &LoopId,
-        turn: &TurnId,
-        outcome: &Outcome,
-        work: Option<&str>,
-    ) -> Result<(), Violation> {
+    fn check_turn_end(&mut self, id: &LoopId, event: &Event) -> Result<(), Violation> {
+        let Event::TurnEnded { turn, outcome, work, .. } = event else { return Ok(()) };
         if *outcome == Outcome::Lost && self.exit_of(turn).is_some() {
             return broken("I1", format!("turn {turn} left a record of its end and was declared lost"));
         }
         let site = &self.sites[id];
-        if let (Some(new), Some(old)) = (work, self.watch.all_invariants[id].fold.work.as_deref()) {
+        if let (Some(new), Some(old)) = (work, &self.watch.loops[id].fold.work) {
             let (now, before) = (site.git.tree(new), site.git.tree(old));
             // A flaky check can hide that something passed, so that its loss is not seen either.
             let worse = now.fixed.count_ones() < before.fixed.count_ones() && !site.was_flaky;
@@ -116,7 +94,7 @@ impl World {
         }
         if outcome.counts() {
             let read = self.watch.read.get(turn).cloned().unwrap_or_default();
-            if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+            if let Some(invariants) = self.watch.loops.get_mut(id) {
                 invariants.notes.retain(|note| !read.contains(note));
             }
         }
@@ -127,7 +105,7 @@ impl World {
     fn check_reached(&self, id: &LoopId) -> Result<(), Violation> {
         let site = &self.sites[id];
         let checks = site.setup.checks();
-        let aside = self.watch.all_invariants[id].fold.kept.last().and_then(|k| k.integrated.clone());
+        let aside = self.watch.loops[id].fold.kept.last().and_then(|k| k.integrated.clone());
         let right = match aside {
             Some(Integrated::Aside { commit, .. }) => site.git.tree(&commit).is_right(checks),
             _ => site.result().is_right(checks),
@@ -140,7 +118,7 @@ impl World {
 
     /// One ticket per cause: opened once, notified once.
     fn follow_tickets(&mut self, id: &LoopId, event: &Event) -> Result<(), Violation> {
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return Ok(()) };
         match event {
             Event::TicketOpened { key, .. } => {
                 if !invariants.tickets.insert(key.clone()) {
@@ -158,7 +136,7 @@ impl World {
 
     /// A message stays until an agent has read it.
     fn check_notes(&self, id: &LoopId) -> Result<(), Violation> {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let newest = invariants.notes.len().saturating_sub(NOTES_KEPT);
         match invariants.notes[newest..]
             .iter()

@@ -61,7 +61,6 @@ pub const MARKS: &[&str] = &[
     "power loss with unsynced data",
 ];
 
-/// The mark of an event.
 pub(super) fn of(event: &Event) -> &'static str {
     match event {
         Event::Waiting { reason } if reason.rule == "guard.pace" => "paced",

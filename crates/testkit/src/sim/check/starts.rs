@@ -19,16 +19,20 @@ use crate::sim::world::{Violation, World, here};
 /// The longest delay that an agent can request.
 const ASKED_CAP: Duration = Duration::from_secs(6 * 3600);
 
-fn scopes(id: &LoopId, account: &str) -> [Scope; 4] {
-    let account = Scope::Account(account.to_owned());
-    [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())]
+/// What follows from the ends of turns; a person or a success gives a fresh start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reflexes {
+    deaths: u32,
+    cooldowns: Vec<Time>,
+    not_before: Option<(Time, &'static str)>,
+    backoff: Option<Time>,
 }
 
 impl World {
     /// A start, before it is applied.
     pub(super) fn check_start(&mut self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { turn, permit, account, .. } = event else { return Ok(()) };
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let name = |what: &str| format!("turn {turn} started {what}");
         if invariants.paused || invariants.stop || invariants.ended.is_some() {
             return broken("I6", name("although the loop is paused, stopped or over"));
@@ -36,7 +40,8 @@ impl World {
         if let Some(current) = &invariants.current {
             return broken("I6", name(&format!("beside turn {}", current.turn)));
         }
-        for scope in scopes(id, account) {
+        let account = Scope::Account(account.clone());
+        for scope in [Scope::All, Scope::Node(here()), account, Scope::Loop(id.clone())] {
             let canary = permit.canary.as_ref() == Some(&scope);
             if let Some(freeze) = self.watch.frozen.get(&scope)
                 && freeze.canary_at.is_none_or(|due| due > at)
@@ -51,24 +56,24 @@ impl World {
             }
         }
         let trial = permit.canary == Some(Scope::Loop(id.clone()));
-        if invariants.backoff.is_some_and(|until| until > at) && !trial {
+        if invariants.reflexes.backoff.is_some_and(|until| until > at) && !trial {
             return broken("I6", name("before its backoff is over"));
         }
-        if let Some((_, why)) = invariants.not_before.filter(|(until, _)| *until > at && !trial) {
+        if let Some((_, why)) = invariants.reflexes.not_before.filter(|(until, _)| *until > at && !trial) {
             return broken("I6", name(&format!("too early: {why}")));
         }
         let spec = invariants.fold.spec.guard.clone();
         if let Some(text) = crowded(invariants, &spec, at) {
             return broken("I6", name(&text));
         }
-        let running = self.watch.all_invariants.values().filter(|w| w.current.is_some()).count();
+        let running = self.watch.loops.values().filter(|w| w.current.is_some()).count();
         if running >= spec.max_parallel_turns as usize {
             return broken("I6", name(&format!("with {running} of {} slots taken", spec.max_parallel_turns)));
         }
         self.check_quarantine(id, event, at)?;
         self.check_bucket(id, at)?;
         self.check_pace(id, event, at)?;
-        if let Some(invariants) = self.watch.all_invariants.get_mut(id) {
+        if let Some(invariants) = self.watch.loops.get_mut(id) {
             invariants.starts.push(at);
         }
         Ok(())
@@ -76,16 +81,16 @@ impl World {
 
     /// Starts of an account in any window: burst + rate × window.
     fn check_bucket(&self, id: &LoopId, at: Time) -> Result<(), Violation> {
-        let Some(bucket) = self.watch.all_invariants[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
+        let Some(bucket) = self.watch.loops[id].fold.spec.guard.bucket.clone() else { return Ok(()) };
         // Starts are not distinguished by account here.
         let other =
             |w: &Invariants| w.fold.spec.guard.bucket.as_ref() != Some(&bucket) || !w.fold.spec.others.is_empty();
-        if self.watch.all_invariants.values().any(other) {
+        if self.watch.loops.values().any(other) {
             return Ok(());
         }
         for n in 1..=4u32 {
             let from = at - bucket.every * n;
-            let starts = self.watch.all_invariants.values().flat_map(|w| &w.starts);
+            let starts = self.watch.loops.values().flat_map(|w| &w.starts);
             let seen = starts.filter(|t| **t > from && **t <= at).count() as u32 + 1;
             if seen > bucket.burst + n {
                 return broken("I6", format!("{seen} starts of one account within {n} refills of its bucket"));
@@ -98,7 +103,7 @@ impl World {
     /// by a twentieth at most; that of an urgent one, by a fifth.
     fn check_pace(&self, id: &LoopId, event: &Event, at: Time) -> Result<(), Violation> {
         let Event::TurnStarted { account, task, .. } = event else { return Ok(()) };
-        let quota = self.watch.windows.get(account).filter(|_| self.watch.all_invariants[id].fold.spec.guard.pace);
+        let quota = self.watch.windows.get(account).filter(|_| self.watch.loops[id].fold.spec.guard.pace);
         let Some((quota, reset)) = quota.and_then(|q| Some((q, q.reset_at?))) else { return Ok(()) };
         let left = reset.0 - at.0;
         let length = METERED.as_millis() as i64;
@@ -128,7 +133,7 @@ impl World {
 
     /// The use of an account's window as a turn reported it; within one window it only grows.
     fn follow_window(&mut self, id: &LoopId, exit: &Exit) {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let (Phase::Turn(turn), Some(report)) = (&invariants.fold.phase, &exit.report) else { return };
         for quota in &report.quotas {
             let known = self.watch.windows.entry(turn.account.clone()).or_insert_with(|| quota.clone());
@@ -140,7 +145,7 @@ impl World {
 
     /// A vendor reported until when it does not serve an account.
     fn follow_limit(&mut self, id: &LoopId) {
-        let invariants = &self.watch.all_invariants[id];
+        let invariants = &self.watch.loops[id];
         let Phase::Turn(turn) = &invariants.fold.phase else { return };
         let account = Scope::Account(turn.account.clone());
         let exit = invariants.current.as_ref().and_then(|c| c.exit.as_ref());
@@ -161,32 +166,33 @@ impl World {
         if let Event::TurnExited { exit, .. } = event {
             self.follow_window(id, exit);
         }
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return };
         let spec = invariants.fold.spec.guard.clone();
+        let exit = invariants.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
+        let reflexes = &mut invariants.reflexes;
         match event {
-            Event::TurnEnded { outcome, .. } => invariants.turn_ended(outcome, frozen, &spec, at),
+            Event::TurnEnded { outcome, .. } => reflexes.turn_ended(outcome, frozen, (&spec, &exit), at),
             Event::Cooldown { scope, .. } if *scope == own => {
-                invariants.deaths = 0;
-                invariants.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
-                invariants.cooldowns.push(at);
-                if invariants.cooldowns.len() >= spec.freeze.cooldowns as usize {
-                    invariants.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
+                reflexes.deaths = 0;
+                reflexes.cooldowns.retain(|t| at.since(*t) < spec.freeze.window);
+                reflexes.cooldowns.push(at);
+                if reflexes.cooldowns.len() >= spec.freeze.cooldowns as usize {
+                    reflexes.not_before = Some((at + spec.freeze.canary, "so many cooldowns bring a freeze"));
                 }
             }
-            Event::Frozen { scope, .. } if *scope == own => invariants.deaths = 0,
+            Event::Frozen { scope, .. } if *scope == own => reflexes.deaths = 0,
             Event::Backoff { scope, until, .. } if *scope == own => {
-                invariants.backoff = invariants.backoff.max(Some(*until));
+                reflexes.backoff = reflexes.backoff.max(Some(*until));
             }
             _ => {}
         }
     }
 }
 
-impl Invariants {
-    fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, spec: &GuardSpec, at: Time) {
-        let exit = self.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_default();
+impl Reflexes {
+    fn turn_ended(&mut self, outcome: &Outcome, frozen: bool, (spec, exit): (&GuardSpec, &Exit), at: Time) {
         match outcome {
-            Outcome::Reached | Outcome::Progress => self.forgive(),
+            Outcome::Reached | Outcome::Progress => *self = Self::default(),
             Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => {
                 let young = exit.ended_at.since(exit.started_at) < spec.cooldown.young;
                 if young && !frozen {

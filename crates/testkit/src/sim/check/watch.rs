@@ -8,6 +8,7 @@ use everloop_core::watch::{KEEPALIVE, keepalive_of};
 use everloop_store::Ledger as _;
 
 use super::broken;
+use crate::sim::ledger::all_tasks;
 use crate::sim::world::{Flow, Halt, Violation, World};
 
 impl World {
@@ -19,7 +20,7 @@ impl World {
     /// After an occurrence, if it changed anything: every change to a keepalive is one of the
     /// journal, too.
     pub(super) fn check_keepalive_again(&mut self) -> Result<(), Violation> {
-        let seq = Some(self.ledger.last_seq()).filter(|_| !self.doubt && self.ledger.is_settled());
+        let seq = Some(self.ledger.last_seq()).filter(|_| self.ledger.is_settled());
         if seq.is_none() || self.watch.kept == seq {
             return Ok(());
         }
@@ -30,7 +31,7 @@ impl World {
     /// Exactly one keepalive is open while there are monitors and the loop is not over, and none
     /// otherwise.
     pub(in crate::sim) fn check_keepalive(&self) -> Result<(), Violation> {
-        if self.doubt || !self.ledger.is_settled() {
+        if !self.ledger.is_settled() {
             return Ok(());
         }
         let watched = self.sites.iter().filter(|(_, site)| !site.setup.spec.watch.is_empty());
@@ -38,7 +39,7 @@ impl World {
         if states.is_empty() {
             return Ok(());
         }
-        let tasks = self.all_tasks();
+        let tasks = all_tasks(self.ledger.model());
         for state in states {
             let (id, over) = (&state.id, state.is_over());
             let is_open = |s: &TaskState| matches!(s, TaskState::Queued | TaskState::Leased { .. });
@@ -57,7 +58,7 @@ impl World {
     pub(super) fn check_signal(&mut self, id: &LoopId, cursor: &str, task: Option<&TaskId>) -> Result<(), Violation> {
         let news = cursor.parse::<u64>().ok();
         let there = task.is_none_or(|t| self.ledger.model().task(t).is_ok_and(|row| row.is_some()));
-        let Some(invariants) = self.watch.all_invariants.get_mut(id) else { return Ok(()) };
+        let Some(invariants) = self.watch.loops.get_mut(id) else { return Ok(()) };
         if invariants.heard.is_some() != task.is_some() || news <= invariants.heard {
             return broken(
                 "signal",
@@ -70,7 +71,7 @@ impl World {
 
     /// What there was to see was seen by a loop that had the time for it.
     pub(super) fn check_heard(&self) -> Result<(), Violation> {
-        for (id, invariants) in &self.watch.all_invariants {
+        for (id, invariants) in &self.watch.loops {
             let watches = !invariants.fold.spec.watch.is_empty();
             // A loop that has used its turns up ends at once, and sees nothing that comes later.
             let used_up = invariants.fold.spec.bounds.max_turns.is_some_and(|n| invariants.fold.turns >= n);

@@ -21,11 +21,13 @@ use everloop_core::mesh::work::Stage;
 use everloop_core::mesh::{End, KIND, MeshLoop, leader_lease, work};
 use everloop_core::op::{Amendment, Op, TaskEnd, TaskRow, TaskState};
 use everloop_core::time::Time;
-use everloop_store::{Ledger, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Ledger, Tickets};
 
 use super::hub::Mood;
+use super::node::Node;
 use super::stranger::MARK;
 use super::world::{World, ms};
+use crate::sim::ledger::all_tasks;
 use crate::sim::world::Violation;
 
 /// A healthy node holds on to its tasks at least this often; with a margin for the call itself.
@@ -43,11 +45,9 @@ struct Known {
     done: Option<String>,
 }
 
-/// What was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub violation: Option<Violation>,
-    pub longest_stall: Duration,
     /// Work that was pushed, by task and content of its report, and the node that pushed it: each
     /// must be known at the end.
     pub pushed: BTreeMap<(TaskId, String), usize>,
@@ -65,16 +65,9 @@ pub(super) struct Facts {
     pub helpless: Option<(u64, u64)>,
     /// Until then a node may consider itself the leader although it is not.
     pub odd_lease_until: u64,
-    /// The loop is over.
     pub ended: bool,
     /// A person wants the loop to stop.
     stop: Option<u64>,
-    pub epochs: u64,
-    /// The most machines that were quarantined at once.
-    pub most_out: u64,
-    /// Tasks that were set right, and silences that were reported.
-    pub reconciled: u64,
-    pub missed: u64,
 }
 
 impl World {
@@ -175,7 +168,7 @@ impl World {
         }
         let new = (leader.node.clone(), leader.term, leader.until);
         self.trace.say(self.now, "leads", &format!("{} {}", new.0, new.1));
-        self.facts.epochs += 1;
+        self.tally.epochs += 1;
         if let Some((node, term, until)) = self.facts.lease.replace(new.clone()) {
             if new.1 <= term {
                 self.violated("I4", format!("{} leads under epoch {}, after {node} under {term}", new.0, new.1));
@@ -194,7 +187,6 @@ impl World {
         self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
     }
 
-    /// A node took a task.
     fn began(&mut self, n: usize, task: &TaskId, fence: Fence) {
         let node = &self.nodes[n];
         // A node requests a task that it began offline afterwards, with its result, under the next
@@ -242,6 +234,12 @@ impl World {
         }
     }
 
+    /// Node and hub are well, and durations by their clocks are the same.
+    pub(super) fn can_compare(&self, node: &Node) -> bool {
+        let hub = self.hub.mood == Mood::Well && self.now > self.hub.odd_until;
+        hub && node.is_well(self.hub.copies) && node.rate == 1000
+    }
+
     /// A write takes a task from its holder: what that breaks, should the hub allow it.
     pub(super) fn takes_away(&self, op: &Op) -> Option<Violation> {
         match op {
@@ -254,20 +252,14 @@ impl World {
         let row = self.hub.model.peek_task(task)?;
         let TaskState::Leased { node, .. } = &row.state else { return None };
         let holder = self.named(node).map(|n| &self.nodes[n])?;
-        let fit = holder.is_well(self.hub.copies)
-            && self.hub.mood == Mood::Well
-            && holder.rate == 1000
-            && self.now > self.hub.odd_until;
-        if !fit {
+        if !self.can_compare(holder) {
             return None;
         }
         let held = holder.disk.held.values().any(|claim| claim.task == *task);
         let (well, up) = (self.since(holder.healthy_since), self.since(self.hub.since));
         if held && well >= HEALTHY && up >= HEALTHY {
-            return Some(Violation {
-                invariant: "living",
-                text: format!("{task} was taken from {node}, which is well"),
-            });
+            let text = format!("{task} was taken from {node}, which is well");
+            return Some(Violation { invariant: "living", text });
         }
         let soon = held && up < work::LEASE && self.hub.since > 0 && well >= up;
         let text = || format!("{task} was taken from {node} as soon as the hub was back");
@@ -294,7 +286,6 @@ impl World {
         }
     }
 
-    /// A loop was written.
     fn wrote(&mut self, by: Option<(usize, Option<u64>)>, body: &str) {
         let state = MeshLoop::read(body).expect("it was written by us");
         self.versions = None;
@@ -344,13 +335,12 @@ impl World {
         if !fair {
             return;
         }
-        self.facts.longest_stall = self.facts.longest_stall.max(stall);
+        self.tally.longest_stall = self.tally.longest_stall.max(stall);
         if stall > STALL {
             self.violated("I5", format!("a free task waited {} s for {}", stall.as_secs(), self.nodes[n].id));
         }
     }
 
-    /// A node took a step.
     pub(super) fn after_step(&mut self, n: usize) {
         let node = &self.nodes[n];
         // Finished attempts that wait to be reported are no work any more; there are never more of
@@ -372,13 +362,11 @@ impl World {
         let gone = self.facts.pushed.iter().filter(|((_, which), n)| !held(**n, which)).map(|(k, _)| k.clone());
         let gone: Vec<_> = gone.collect();
         self.facts.forgiven.extend(gone);
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        let rows = self.hub.model.tasks(&all).expect("the model answers");
         let known = |row: TaskRow| {
             let done = row.result.filter(|_| row.state == TaskState::Done);
             (row.task.id, Known { fence: row.fence, done })
         };
-        self.facts.known = rows.into_iter().map(known).collect();
+        self.facts.known = all_tasks(&self.hub.model).into_iter().map(known).collect();
         self.facts.lease = self.hub.model.peek_leader().map(|l| (l.node.clone(), l.term, l.until));
         self.facts.odd_lease_until = self.now + ms(leader_lease::LEASE);
         self.facts.stop = None;
@@ -407,8 +395,7 @@ impl World {
             other => self.violated("I5", format!("the loop did not end: {other:?}, open {:?}", state.open)),
         }
         self.all_is_known();
-        let all = TaskFilter { owner: TaskOwner::Any, states: Vec::new(), limit: usize::MAX };
-        for row in self.hub.model.tasks(&all).expect("the model answers") {
+        for row in all_tasks(&self.hub.model) {
             if matches!(row.state, TaskState::Queued | TaskState::Leased { .. }) {
                 self.violated("I1", format!("{} is still {}", row.task.id, row.state.label()));
             }

@@ -1,17 +1,15 @@
 //! What goes wrong: at a chosen place, by chance at any place, or for a while. Numbers in comments
 //! are rows of the list of faults.
 
-use std::collections::BTreeMap;
-
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::op::Op;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, Tickets};
 
-use super::Setup;
 use super::hub::{Cut, Mood};
-use super::node::{Disk, LocalWork};
-use super::world::{Event, World, ms};
-use crate::sim::random::Random;
+use super::node::{Disk, LocalWork, OFFSETS};
+use super::world::{World, ms};
+use crate::random::Random;
+use crate::sim::fault::Faults;
 
 /// Something that goes wrong at a place: a call to the hub, a write to a disk, a move of the
 /// branch.
@@ -54,6 +52,20 @@ const HUB_ERRORS: [&str; 4] =
     ["hub: serialization", "hub: deadlock", "hub: too many connections", "hub: admin shutdown"];
 
 impl MeshFault {
+    fn draw(dice: &mut Random) -> Self {
+        let wait = dice.pick(&[500, 3_000, 7_000, 12_000, 20_000, 100_000, 300_000]);
+        match dice.below(16) {
+            0 | 1 => MeshFault::KillBefore,
+            2 | 3 => MeshFault::KillAfter,
+            4..=6 => MeshFault::LoseRequest,
+            7..=9 => MeshFault::LoseAnswer,
+            10 => MeshFault::Late(wait),
+            11 => MeshFault::Stop(wait),
+            12 => MeshFault::DiskFull,
+            _ => MeshFault::HubError(dice.pick(&HUB_ERRORS)),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             MeshFault::KillBefore => "killed before a call",
@@ -69,54 +81,13 @@ impl MeshFault {
     }
 }
 
-/// Which faults a run meets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MeshFaultPlan {
-    /// Those of its setup, by chance, until all is mended.
-    Random,
-    /// These, at these places.
-    At(Vec<(u64, MeshFault)>),
-}
-
-/// A plan under way.
-#[derive(Debug)]
+/// A plan under way, and what came of it.
 pub(super) struct MeshFaults {
-    plan: MeshFaultPlan,
-    dice: Random,
-    one_in: u64,
-    pub points: u64,
-    pub met: BTreeMap<&'static str, u64>,
+    pub chance: Faults<MeshFault>,
     pub healed: bool,
     pub healed_at: u64,
     /// The request that the hub handles now was sent long ago.
     pub late: bool,
-}
-
-impl MeshFaults {
-    pub fn new(plan: MeshFaultPlan, setup: &Setup, seed: u64) -> Self {
-        let one_in = if setup.fault_every.is_some() { setup.one_in } else { 0 };
-        let dice = Random::new(seed ^ 0xfa17);
-        Self { plan, dice, one_in, points: 0, met: BTreeMap::new(), healed: false, healed_at: 0, late: false }
-    }
-
-    /// Whether things go wrong by chance.
-    pub fn is_bad(&self) -> bool {
-        self.one_in > 0 && !self.healed
-    }
-
-    fn draw(&mut self) -> MeshFault {
-        let wait = self.dice.pick(&[500, 3_000, 7_000, 12_000, 20_000, 100_000, 300_000]);
-        match self.dice.below(16) {
-            0 | 1 => MeshFault::KillBefore,
-            2 | 3 => MeshFault::KillAfter,
-            4..=6 => MeshFault::LoseRequest,
-            7..=9 => MeshFault::LoseAnswer,
-            10 => MeshFault::Late(wait),
-            11 => MeshFault::Stop(wait),
-            12 => MeshFault::DiskFull,
-            _ => MeshFault::HubError(self.dice.pick(&HUB_ERRORS)),
-        }
-    }
 }
 
 /// For how long something stays wrong, mostly: around every limit that there is, and far beyond.
@@ -126,13 +97,7 @@ const HOUR_MS: u64 = 3_600_000;
 impl World {
     /// Comes to the next place at which something can go wrong.
     pub(super) fn meet(&mut self) -> Option<MeshFault> {
-        let faults = &mut self.faults;
-        faults.points += 1;
-        let fault = match &faults.plan {
-            MeshFaultPlan::At(list) => list.iter().find(|(point, _)| *point == faults.points).map(|(_, fault)| *fault),
-            MeshFaultPlan::Random if faults.is_bad() && faults.dice.one_in(faults.one_in) => Some(faults.draw()),
-            MeshFaultPlan::Random => None,
-        };
+        let fault = self.faults.chance.meet(MeshFault::draw);
         if let Some(fault) = fault {
             self.count(fault.name());
         }
@@ -140,25 +105,25 @@ impl World {
     }
 
     pub(super) fn count(&mut self, what: &'static str) {
-        *self.faults.met.entry(what).or_default() += 1;
+        *self.tally.faults.entry(what).or_default() += 1;
         self.trace.say(self.now, "fault", what);
     }
 
     pub(super) fn next_fault(&mut self) {
         if let Some(every) = self.setup.fault_every {
             let wait = self.dice.between(ms(every) / 4, ms(every) * 2);
-            self.later(wait, Event::Fault);
+            self.later(wait, Self::go_wrong);
         }
     }
 
-    pub(super) fn go_wrong(&mut self) {
+    fn go_wrong(&mut self) {
         if self.faults.healed {
             return;
         }
         let node = self.dice.below(self.nodes.len() as u64) as usize;
         let wait = self.dice.pick(&LONG_MS);
         if self.dice.one_in(3) {
-            self.hub.back_up();
+            self.hub.backup = Some(self.hub.model.clone());
         }
         match self.dice.below(44) {
             0..=5 => self.pull_the_plug(node, wait),
@@ -201,7 +166,7 @@ impl World {
         if self.nodes[node].alive {
             self.trace.say(self.now, "kill", self.nodes[node].id.as_str());
             self.nodes[node].die();
-            self.later(wait, Event::Start(node));
+            self.later(wait, move |w| w.start(node));
         }
     }
 
@@ -213,11 +178,11 @@ impl World {
             let wait = self.dice.between(1_050, 4_000);
             // The second start finds the node alive and does nothing, unless it was killed at one
             // of its calls meanwhile.
-            self.later(wait, Event::Start(node));
+            self.later(wait, move |w| w.start(node));
         }
     }
 
-    pub(super) fn start(&mut self, node: usize) {
+    fn start(&mut self, node: usize) {
         if self.nodes[node].alive {
             // The second half of a double kill.
             return self.kill_for(node, 500);
@@ -240,7 +205,7 @@ impl World {
             self.count("stopped");
             self.nodes[node].paused = true;
             let life = self.nodes[node].life;
-            self.later(wait, Event::Wake(node, life));
+            self.later(wait, move |w| w.wake_up(node, life));
         }
     }
 
@@ -250,11 +215,11 @@ impl World {
             self.count("suspended");
             self.nodes[node].asleep = true;
             let (wait, life) = (self.dice.pick(&[wait, 8 * HOUR_MS]), self.nodes[node].life);
-            self.later(wait, Event::Wake(node, life));
+            self.later(wait, move |w| w.wake_up(node, life));
         }
     }
 
-    pub(super) fn wake_up(&mut self, node: usize, life: u64) {
+    fn wake_up(&mut self, node: usize, life: u64) {
         if self.nodes[node].life != life || !self.nodes[node].alive {
             return;
         }
@@ -280,7 +245,10 @@ impl World {
         };
         self.count(name);
         self.nodes[node].cut = Some(cut);
-        self.later(wait, Event::Mend(node));
+        self.later(wait, move |w| {
+            w.nodes[node].cut = None;
+            w.well_again(node);
+        });
     }
 
     pub(super) fn hub_goes(&mut self, wait: u64) {
@@ -292,11 +260,11 @@ impl World {
         if self.hub.mood == Mood::Well {
             self.count(name);
             self.hub.mood = mood;
-            self.later(wait, Event::HubBack);
+            self.later(wait, Self::hub_back);
         }
     }
 
-    pub(super) fn hub_back(&mut self) {
+    fn hub_back(&mut self) {
         self.hub.mood = Mood::Well;
         self.hub.since = self.now;
         self.trace.say(self.now, "hub", "is back");
@@ -324,7 +292,7 @@ impl World {
         for node in 0..self.nodes.len() {
             let wait = self.dice.between(10_000, 600_000);
             // A start of one that is alive kills it first.
-            self.later(wait, Event::Start(node));
+            self.later(wait, move |w| w.start(node));
         }
     }
 
@@ -341,16 +309,14 @@ impl World {
     /// started again.
     fn set_a_clock(&mut self, node: usize) {
         self.count("clock set");
-        let hour = HOUR_MS as i64;
-        let offsets = [0, 1_000, -1_000, hour, -hour, -super::world::EPOCH, 20 * 365 * 24 * hour];
-        self.nodes[node].next_offset = self.dice.pick(&offsets);
+        self.nodes[node].next_offset = self.dice.pick(&OFFSETS[1..]);
     }
 
     fn fill_the_disk(&mut self, node: usize, wait: u64) {
         if !self.nodes[node].full {
             self.count("disk full");
             self.nodes[node].full = true;
-            self.later(wait, Event::Room(node));
+            self.later(wait, move |w| w.nodes[node].full = false);
         }
     }
 
@@ -373,11 +339,11 @@ impl World {
         if self.nodes[node].frozen.is_none() {
             self.count("machine held");
             self.nodes[node].frozen = Some(self.now);
-            self.later(wait, Event::Thaw(node));
+            self.later(wait, move |w| w.thaw(node));
         }
     }
 
-    pub(super) fn thaw(&mut self, node: usize) {
+    fn thaw(&mut self, node: usize) {
         let now = self.now;
         let n = &mut self.nodes[node];
         n.frozen = None;
@@ -395,7 +361,7 @@ impl World {
         if self.nodes[node].no_remote.is_none() {
             self.count("remote away for a machine");
             self.nodes[node].no_remote = Some(self.now);
-            self.later(wait, Event::RemoteBack(node));
+            self.later(wait, move |w| w.nodes[node].no_remote = None);
         }
     }
 
@@ -404,18 +370,17 @@ impl World {
         let copy = self.nodes[node].disk.clone();
         if self.nodes[node].alive && !copy.held.is_empty() {
             self.count("disk set back");
-            self.later(wait.min(400_000), Event::Rollback(node, Box::new(copy)));
+            self.later(wait.min(400_000), move |w| w.rolled_back(node, copy));
         }
     }
 
-    pub(super) fn rolled_back(&mut self, node: usize, copy: Disk) {
+    fn rolled_back(&mut self, node: usize, copy: Disk) {
         let id = &self.nodes[node].id;
         let held = self.nodes[node].disk.held.values();
         let lost: Vec<_> = held.map(|claim| (claim.task.clone(), format!("{id} {}", claim.key))).collect();
         self.facts.forgiven.extend(lost);
-        let open = copy.tickets.iter().filter(|ticket| ticket.closed.is_none()).map(|ticket| ticket.key.clone());
-        for key in open.collect::<Vec<_>>() {
-            self.will_answer(node, key);
+        for ticket in copy.ledger.tickets(Tickets::Open).expect("the model answers") {
+            self.will_answer(node, ticket.key);
         }
         self.nodes[node].disk = copy;
         self.kill_for(node, 2_000);
@@ -423,11 +388,12 @@ impl World {
 
     pub(super) fn heal(&mut self) {
         self.faults.healed = true;
+        self.faults.chance.heal();
         self.faults.healed_at = self.now;
         self.people_go();
     }
 
-    pub(super) fn well_again(&mut self, node: usize) {
+    fn well_again(&mut self, node: usize) {
         let n = &mut self.nodes[node];
         if n.alive && !n.stopped() && n.cut.is_none() {
             n.healthy_since = self.now;
@@ -436,7 +402,6 @@ impl World {
         }
     }
 
-    /// A node by its name.
     pub(super) fn named(&self, id: &NodeId) -> Option<usize> {
         self.nodes.iter().position(|node| node.id == *id)
     }

@@ -22,25 +22,33 @@ use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, TaskState, Tick
 use everloop_core::reason::Reason;
 use everloop_core::state::Phase;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner, Tickets};
+use everloop_store::{Ledger, Model, StateName, TaskFilter, TaskOwner, Tickets};
 
 use super::Ill;
 use super::faults::MeshFault;
 use super::git::Commit;
-use super::node::{LastBeat, LocalWork};
+use super::node::{LastBeat, LocalWork, Node};
 use super::stranger::Stranger;
-use super::world::{Event, World};
-use crate::sim::random::of_text;
+use super::world::World;
+use crate::random::of_text;
 
 /// Free tasks that are listed.
 const MAX_LISTED: usize = 200;
-/// Copies of tickets that a machine keeps.
+/// Tickets of a machine that are compared with those of the hub.
 const MAX_TICKETS: usize = 40;
 
 /// The world, as the node of one machine reaches it.
 pub(super) struct Host<'a> {
     pub world: &'a mut World,
     pub n: usize,
+}
+
+impl Host<'_> {
+    /// What the hub holds, if it answers.
+    fn hub(&mut self) -> HubResult<&Model> {
+        self.world.read_hub(self.n)?;
+        Ok(&self.world.hub.model)
+    }
 }
 
 impl HubCalls for Host<'_> {
@@ -80,26 +88,24 @@ impl HubCalls for Host<'_> {
     }
 
     fn task(&mut self, id: &TaskId) -> HubResult<Option<TaskRow>> {
-        self.world.read_hub(self.n)?;
-        Ok(self.world.hub.model.peek_task(id).cloned())
+        Ok(self.hub()?.peek_task(id).cloned())
     }
 
     fn tasks(&mut self, which: Listed) -> HubResult<Vec<TaskRow>> {
-        self.world.read_hub(self.n)?;
         let states = match which {
             Listed::Queued => vec![StateName::Queued],
             Listed::Open => vec![StateName::Queued, StateName::Leased],
         };
         let filter = TaskFilter { owner: TaskOwner::Any, states, limit: MAX_LISTED };
-        Ok(self.world.hub.model.tasks(&filter).expect("the model answers"))
+        Ok(self.hub()?.tasks(&filter).expect("the model answers"))
     }
 
     /// Copied only where they changed.
     fn rows(&mut self, open: &[OpenTask], rows: &mut Vec<TaskRow>) -> HubResult<()> {
-        self.world.read_hub(self.n)?;
+        let hub = self.hub()?;
         let mut known = 0;
         for open in open {
-            let Some(row) = self.world.hub.model.peek_task(&open.task) else { continue };
+            let Some(row) = hub.peek_task(&open.task) else { continue };
             match rows.get_mut(known) {
                 Some(old) if old == row => {}
                 Some(old) => old.clone_from(row),
@@ -112,17 +118,15 @@ impl HubCalls for Host<'_> {
     }
 
     fn resting(&mut self, queued: Time, leased: Time) -> HubResult<Vec<TaskRow>> {
-        self.world.read_hub(self.n)?;
         let rests = |row: &&TaskRow| match &row.state {
             TaskState::Leased { until, .. } => *until <= leased,
             _ => row.updated_at <= queued,
         };
-        Ok(self.world.hub.model.peek_waiting().filter(rests).cloned().collect())
+        Ok(self.hub()?.peek_waiting().filter(rests).cloned().collect())
     }
 
     fn late_results(&mut self, task: &TaskId) -> HubResult<Vec<LateResult>> {
-        self.world.read_hub(self.n)?;
-        Ok(self.world.hub.model.late_results(task).expect("the model answers"))
+        Ok(self.hub()?.late_results(task).expect("the model answers"))
     }
 
     fn nodes(&mut self) -> HubResult<Vec<Sign>> {
@@ -137,8 +141,7 @@ impl HubCalls for Host<'_> {
     }
 
     fn wishes(&mut self) -> HubResult<Vec<(NodeId, Wish)>> {
-        self.world.read_hub(self.n)?;
-        Ok(Vec::new())
+        self.hub().map(|_| Vec::new())
     }
 
     fn loop_versions(&mut self) -> HubResult<Arc<[(LoopId, u64)]>> {
@@ -163,8 +166,7 @@ impl HubCalls for Host<'_> {
     }
 
     fn doc(&mut self, kind: &str, key: &str) -> HubResult<Option<(u64, String)>> {
-        self.world.read_hub(self.n)?;
-        let doc = self.world.hub.model.peek_doc(&(kind.to_owned(), key.to_owned()));
+        let doc = self.hub()?.peek_doc(&(kind.to_owned(), key.to_owned()));
         Ok(doc.map(|doc| (doc.version, doc.body.clone())))
     }
 
@@ -176,13 +178,11 @@ impl HubCalls for Host<'_> {
     }
 
     fn tickets(&mut self) -> HubResult<Vec<Ticket>> {
-        self.world.read_hub(self.n)?;
-        Ok(self.world.hub.model.tickets(Tickets::Open).expect("the model answers"))
+        Ok(self.hub()?.tickets(Tickets::Open).expect("the model answers"))
     }
 
     fn mirror(&mut self) -> HubResult<Option<u64>> {
-        self.world.read_hub(self.n)?;
-        Ok(Some(self.world.hub.model.last_seq().expect("the model answers")))
+        Ok(Some(self.hub()?.last_seq().expect("the model answers")))
     }
 }
 
@@ -307,54 +307,35 @@ impl NodeEffects for Host<'_> {
     }
 
     fn local_tickets(&mut self) -> Option<Vec<Ticket>> {
-        Some(self.world.nodes[self.n].disk.tickets.clone())
+        self.world.nodes[self.n].disk.ledger.tickets(Tickets::Newest(MAX_TICKETS)).ok()
     }
 
     fn write_tickets(&mut self, ops: &[Op]) -> Result<(), String> {
         let time = self.world.time();
-        for op in ops {
-            let tickets = &mut self.world.nodes[self.n].disk.tickets;
-            match op {
-                Op::OpenTicket { key, text, .. } => {
-                    let (key, text) = (key.clone(), text.clone());
-                    tickets.push(Ticket { id: 0, key: key.clone(), owner: None, text, opened_at: time, closed: None });
-                    self.world.will_answer(self.n, key);
-                }
-                Op::CloseTicket { key, answer } => {
-                    let open = tickets.iter_mut().filter(|ticket| ticket.key == *key && ticket.closed.is_none());
-                    open.for_each(|ticket| ticket.closed = Some((time, answer.clone())));
-                }
-                _ => {}
-            }
-        }
-        let tickets = &mut self.world.nodes[self.n].disk.tickets;
-        if tickets.len() > MAX_TICKETS {
-            tickets.retain(|ticket| ticket.closed.is_none());
-        }
+        self.world.nodes[self.n].disk.ledger.transact(time, ops).map_err(|e| e.to_string())?;
+        let opened = ops.iter().filter_map(|op| if let Op::OpenTicket { key, .. } = op { Some(key) } else { None });
+        opened.for_each(|key| self.world.will_answer(self.n, key.clone()));
         Ok(())
     }
 
     fn start(&mut self, action: MeshAction) {
         let (world, n) = (&mut *self.world, self.n);
-        match &action {
-            MeshAction::Begin { spec, .. } => world.runs(&spec.goal),
-            MeshAction::Judge(state) => world.runs(&state.spec.wanted.goal),
-            MeshAction::Merge(request) => world.runs(&request.state.spec.wanted.goal),
-            MeshAction::Push { .. } | MeshAction::Land(_) => {}
-        }
-        let most = match &action {
-            MeshAction::Begin { claim, .. } => {
+        let (most, goal) = match &action {
+            MeshAction::Begin { claim, spec, .. } => {
                 if !claim.alone {
                     world.works_on(&claim.task);
                 }
-                2_000
+                (2_000, Some(&spec.goal))
             }
-            MeshAction::Push { .. } | MeshAction::Land(_) => 1_000,
-            MeshAction::Judge(_) => 5_000,
-            MeshAction::Merge(_) => 20_000,
+            MeshAction::Push { .. } | MeshAction::Land(_) => (1_000, None),
+            MeshAction::Judge(state) => (5_000, Some(&state.spec.wanted.goal)),
+            MeshAction::Merge(request) => (20_000, Some(&request.state.spec.wanted.goal)),
         };
+        if let Some(goal) = goal {
+            world.runs(goal);
+        }
         let (wait, life, branch) = (world.dice.between(10, most), world.nodes[n].life, world.git.target);
-        world.later(wait, Event::Action(n, life, Box::new(action), branch));
+        world.later(wait, move |w| w.reach((n, life), Node::stopped, move |w| w.over(n, action, branch)));
     }
 
     fn observe(&mut self, event: &NodeEvent<'_>) {
@@ -364,7 +345,7 @@ impl NodeEffects for Host<'_> {
 
 impl World {
     /// An action is over; the branch was at `branch` when it was started.
-    pub(super) fn over(&mut self, n: usize, action: MeshAction, branch: Commit) {
+    fn over(&mut self, n: usize, action: MeshAction, branch: Commit) {
         let away = self.nodes[n].no_remote.map(|_| "the remote is away".to_owned());
         let outcome = match action {
             MeshAction::Begin { claim, state, spec, .. } => {

@@ -6,12 +6,11 @@ use everloop_core::op::{Op, Refusal, Reply};
 use everloop_store::{Error, Ledger, Model};
 
 use super::faults::MeshFault;
-use super::world::{Event, World};
+use super::world::World;
 
 /// Hints are counted as part of a herd for so long after the hub came back.
 const RETURN_MS: u64 = 60_000;
 
-/// How the hub is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mood {
     #[default]
@@ -24,7 +23,6 @@ pub(super) enum Mood {
     Crowded,
 }
 
-/// The hub of the simulated mesh.
 #[derive(Default)]
 pub(super) struct Hub {
     pub model: Model,
@@ -37,7 +35,7 @@ pub(super) struct Hub {
     pub odd_until: u64,
     /// How often it was set back to an older copy.
     pub copies: u64,
-    backup: Option<Model>,
+    pub backup: Option<Model>,
     /// Calls in this second.
     second: (u64, u64),
     /// The most of them after a return.
@@ -45,14 +43,6 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub fn back_up(&mut self) {
-        self.backup = Some(self.model.clone());
-    }
-
-    pub fn forget_backup(&mut self) {
-        self.backup = None;
-    }
-
     /// Becomes what it was at the last backup, if there is one.
     pub fn restore(&mut self) -> bool {
         let Some(backup) = self.backup.clone() else { return false };
@@ -134,7 +124,10 @@ impl World {
             }
             // Refused or not, no answer comes back.
             Fate::AnswerLost => drop(self.write_at_hub(n, term, ops)),
-            Fate::Late(wait) => self.later(wait, Event::Late(n, term, ops.to_vec())),
+            Fate::Late(wait) => {
+                let ops = ops.to_vec();
+                self.later(wait, move |w| w.arrive_late(n, term, &ops));
+            }
             Fate::Lost => {}
         }
         Err(HubAway(String::new()))
@@ -168,7 +161,8 @@ impl World {
         }
     }
 
-    pub(super) fn arrive_late(&mut self, n: usize, term: Option<u64>, ops: &[Op]) {
+    /// A request reaches the hub that was sent long ago, perhaps under a term.
+    fn arrive_late(&mut self, n: usize, term: Option<u64>, ops: &[Op]) {
         if self.hub.mood != Mood::Away && self.hub.mood != Mood::ReadOnly {
             self.trace.say(self.now, "late", self.nodes[n].id.as_str());
             // Whether it is accepted or refused, the answer is lost.
@@ -245,19 +239,18 @@ impl World {
                 continue;
             }
             let wait = self.dice.between(1, 40);
-            match if self.faults.is_bad() { self.dice.below(20) } else { 9 } {
-                0 => self.count("hint lost"),
-                1 => {
-                    self.count("hint late");
-                    let wait = wait * 1_000;
-                    self.later(wait, Event::Hint(other, hint.clone()));
-                }
-                2 => {
-                    self.count("hint twice");
-                    self.later(wait, Event::Hint(other, hint.clone()));
-                    self.later(wait + 100, Event::Hint(other, hint.clone()));
-                }
-                _ => self.later(wait, Event::Hint(other, hint.clone())),
+            let (what, waits) = match if self.faults.chance.is_random() { self.dice.below(20) } else { 9 } {
+                0 => (Some("hint lost"), [None, None]),
+                1 => (Some("hint late"), [Some(wait * 1_000), None]),
+                2 => (Some("hint twice"), [Some(wait), Some(wait + 100)]),
+                _ => (None, [Some(wait), None]),
+            };
+            if let Some(what) = what {
+                self.count(what);
+            }
+            for wait in waits.into_iter().flatten() {
+                let hint = hint.clone();
+                self.later(wait, move |w| w.hear(other, hint));
             }
         }
     }

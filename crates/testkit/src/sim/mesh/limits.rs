@@ -2,10 +2,10 @@
 //! fleet does no harm: a third of the machines at most is quarantined, every quarantine has an end,
 //! and one machine is always left.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use everloop_core::immune::{BEAT, DOC, Dimension, FLEET, Immune, Subject, caps};
+use everloop_core::immune::{DOC, Dimension, FLEET, Immune, Subject, caps};
 use everloop_core::mesh::eligibility;
 use everloop_core::mesh::node::{Claim, NodeEvent};
 use everloop_core::mesh::reconcile::ReconcilePlan;
@@ -16,14 +16,16 @@ use everloop_core::time::Time;
 use super::facts::STALL;
 use super::hub::Mood;
 use super::world::{World, ms};
+use crate::sim::check::OUT_MOST;
 
-/// The longest that a subject is out by the tiers.
-const OUT_MOST: Duration = BEAT.saturating_mul(160);
 /// A trial that is over is found out within so many looks.
 const LOOKS: u32 = 20;
 /// A leader that can do nothing leaves its lease to others within this time, and a held machine its
 /// tasks.
 const GIVES_UP: Duration = Duration::from_secs(240);
+
+/// Kind and key of the record, made once.
+static FLEET_NAME: LazyLock<(String, String)> = LazyLock::new(|| (DOC.to_owned(), FLEET.to_owned()));
 
 /// What the loop may use.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,12 +71,11 @@ impl World {
     }
 
     fn reconciled(&mut self, plan: &ReconcilePlan) {
-        self.facts.reconciled += plan.repairs.len() as u64;
-        self.facts.missed += plan.missed.len() as u64;
-        let fair = self.hub.mood == Mood::Well && self.now > self.hub.odd_until;
+        self.tally.reconciled.0 += plan.repairs.len() as u64;
+        self.tally.reconciled.1 += plan.missed.len() as u64;
         let Some(node) = plan.missed.iter().find_map(|id| self.named(id)).map(|n| &self.nodes[n]) else { return };
         let long = self.since(node.healthy_since).min(self.since(self.hub.since));
-        if fair && node.is_well(self.hub.copies) && long > 2 * everloop_core::mesh::offline::DOWN && node.rate == 1000 {
+        if self.can_compare(node) && long > 2 * everloop_core::mesh::offline::DOWN {
             let text = format!("{} is called silent, and sends a heartbeat every five seconds", node.id);
             self.violated("wake", text);
         }
@@ -179,7 +180,7 @@ impl World {
 
     /// The record as the hub has it; read once for each version of it.
     pub(super) fn record(&mut self) -> (u64, Arc<Immune>) {
-        let row = self.hub.model.peek_doc(&self.fleet_name);
+        let row = self.hub.model.peek_doc(&FLEET_NAME);
         let version = row.map_or(0, |row| row.version);
         match &self.fleet {
             Some((known, immune)) if *known == version => (version, immune.clone()),
@@ -240,7 +241,7 @@ impl World {
         if out.len() > all.len() / 3 {
             self.violated("I8", format!("{} of {} machines are out", out.len(), all.len()));
         }
-        self.facts.most_out = self.facts.most_out.max(out.len() as u64);
+        self.tally.most_out = self.tally.most_out.max(out.len() as u64);
         // When clocks differ, an end that one of them saw may be far away for another.
         if self.setup.drift || self.hub.odd_until > 0 {
             return;
@@ -251,9 +252,4 @@ impl World {
             self.violated("I8", format!("{subject} is out without an end"));
         }
     }
-}
-
-/// Kind and key of the record.
-pub(super) fn fleet_name() -> (String, String) {
-    (DOC.to_owned(), FLEET.to_owned())
 }

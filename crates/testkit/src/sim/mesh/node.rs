@@ -8,21 +8,25 @@ use std::sync::Arc;
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
 use everloop_core::mesh::offline::Replica;
-use everloop_core::op::{Op, Ticket};
+use everloop_core::op::Op;
 use everloop_core::time::Time;
+use everloop_store::Model;
 
 use super::host::Host;
 use super::hub::Cut;
 use super::world::{EPOCH, Event, World, ms};
 use super::{Ill, Setup};
-use crate::sim::random::{Random, of_text};
+use crate::random::{Random, of_text};
+
+const HOUR: i64 = 3_600_000;
+/// What a clock that is wrong is ahead, in milliseconds; half of the small ones are right.
+pub(super) const OFFSETS: [i64; 8] = [0, 0, 1_000, -1_000, HOUR, -HOUR, -EPOCH, 20 * 365 * 24 * HOUR];
 
 /// A loop of the machine's own.
 #[derive(Clone, Debug)]
 pub(super) struct LocalWork {
     pub base: usize,
     pub check: String,
-    /// Turns that it takes.
     pub turns: u64,
     /// It was stopped before its end.
     pub stopped: bool,
@@ -39,7 +43,7 @@ pub(super) struct Disk {
     pub held: Claims,
     pub loops: BTreeMap<LoopId, LocalWork>,
     pub replica: Arc<Replica>,
-    pub tickets: Vec<Ticket>,
+    pub ledger: Model,
 }
 
 /// What a machine's last heartbeat carried.
@@ -51,7 +55,6 @@ pub(super) struct LastBeat {
 }
 
 /// A simulated machine of the mesh.
-#[derive(Debug)]
 pub(super) struct Node {
     pub id: NodeId,
     /// Thousandths of the real rate at which its clock runs.
@@ -109,13 +112,8 @@ pub(super) struct Node {
 
 impl Node {
     pub fn new(id: &str, setup: &Setup, dice: &mut Random) -> Self {
-        let hour = 3_600_000;
-        let (rate, offset) = if setup.drift {
-            let offsets = [0, 0, 1_000, -1_000, hour, -hour, -EPOCH, 20 * 365 * 24 * hour];
-            (dice.pick(&[500, 900, 1000, 1100, 2000]), dice.pick(&offsets))
-        } else {
-            (1000, 0)
-        };
+        let (rate, offset) =
+            if setup.drift { (dice.pick(&[500, 900, 1000, 1100, 2000]), dice.pick(&OFFSETS)) } else { (1000, 0) };
         Self::start(NodeId::new(id), setup.slots as usize, rate, offset)
     }
 
@@ -205,7 +203,7 @@ impl World {
 
     /// The product's node takes an input in and does one round.
     pub(super) fn act(&mut self, n: usize, input: NodeInput) {
-        self.steps += 1;
+        self.tally.steps += 1;
         let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
         let nap = node.on(input, &mut Host { world: self, n });
         self.nodes[n].core = Some(node);
@@ -217,20 +215,32 @@ impl World {
         self.wake(n, wait);
     }
 
-    pub(super) fn hear(&mut self, n: usize, hint: Hint) {
-        if !self.nodes[n].alive {
+    /// Something reaches a machine: in this life of it, and when it is awake again.
+    pub(super) fn reach(
+        &mut self,
+        (n, life): (usize, u64),
+        halts: fn(&Node) -> bool,
+        event: impl FnOnce(&mut Self) + 'static,
+    ) {
+        let node = &mut self.nodes[n];
+        if node.life != life || !node.alive {
             return;
         }
-        if self.nodes[n].stopped() {
-            return self.nodes[n].unread.push(Event::Hint(n, hint));
+        if halts(node) {
+            return node.unread.push(Box::new(move |w| w.reach((n, life), halts, event)));
         }
-        if let Hint::Taken(task) = &hint {
-            self.nodes[n].told.insert(task.clone());
-        }
-        self.act(n, NodeInput::Hint(hint));
+        event(self);
     }
 
-    /// The node is instructed to leave.
+    pub(super) fn hear(&mut self, n: usize, hint: Hint) {
+        self.reach((n, self.nodes[n].life), Node::stopped, move |w| {
+            if let Hint::Taken(task) = &hint {
+                w.nodes[n].told.insert(task.clone());
+            }
+            w.act(n, NodeInput::Hint(hint));
+        });
+    }
+
     pub(super) fn leave(&mut self, n: usize) {
         let mut node = self.nodes[n].core.take().unwrap_or_else(|| self.nodes[n].boot());
         node.leave(&mut Host { world: self, n });
@@ -238,7 +248,7 @@ impl World {
 
     /// The loop of a task is made.
     pub(super) fn begun(&mut self, n: usize, claim: &Claim, check: String, most: u64) {
-        self.begun += 1;
+        self.tally.begun += 1;
         let (base, turns) = (self.git.target, 1 + of_text(self.seed, &claim.key) % most);
         if !self.nodes[n].disk.loops.contains_key(&claim.local) {
             self.attempt(n, claim, turns);
@@ -251,13 +261,13 @@ impl World {
     /// The agents of a loop begin, or go on.
     pub(super) fn let_work(&mut self, n: usize, id: &LoopId) {
         let most = if self.setup.ill == Ill::All { 1_000 } else { ms(self.setup.work) };
-        let (wait, life) = (self.dice.between(1_000, most), self.nodes[n].life);
-        self.later(wait, Event::Local(n, life, Box::new(id.clone())));
+        let (wait, life, id) = (self.dice.between(1_000, most), self.nodes[n].life, id.clone());
+        self.later(wait, move |w| w.reach((n, life), |node| node.asleep, move |w| w.local_over(n, &id)));
     }
 
     /// The agents of a loop are done: mostly well, sometimes not. On a machine that is held the
     /// loop waits instead.
-    pub(super) fn local_over(&mut self, n: usize, id: &LoopId) {
+    fn local_over(&mut self, n: usize, id: &LoopId) {
         let (luck, now) = (of_text(self.seed, id.as_str()) % 10, self.clock(n));
         let held = self.nodes[n].frozen.is_some();
         let Some(local) = self.nodes[n].disk.loops.get_mut(id).filter(|l| l.over.is_none()) else { return };

@@ -3,11 +3,12 @@
 
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::mesh::work;
-use everloop_core::op::{Amendment, NewTask, Op, Trust};
+use everloop_core::op::{Amendment, Op};
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::hub::Mood;
-use super::world::{Event, World};
+use super::world::World;
+use crate::sim::scenario;
 
 /// In one of so many worlds people stop loops: such a loop has nothing more to show.
 const STOPS_IN: u64 = 4;
@@ -29,7 +30,7 @@ impl World {
             4 => {
                 self.count("person drains");
                 self.nodes[node].wished_away = true;
-                self.later(wait, Event::Undrain(node));
+                self.later(wait, move |w| w.nodes[node].wished_away = false);
             }
             5 => {
                 if self.nodes[node].alive && !self.nodes[node].stopped() {
@@ -49,18 +50,7 @@ impl World {
     /// A person queues a task for a loop that does not exist.
     fn queue_a_stray(&mut self) {
         self.count("person queues for no loop");
-        let stray = NewTask {
-            id: TaskId::new(format!("stray-{}", self.now)),
-            owner: Some(LoopId::new("stray")),
-            kind: "batch".to_owned(),
-            title: String::new(),
-            prompt: String::new(),
-            priority: 0,
-            deps: Vec::new(),
-            author: String::new(),
-            trust: Trust::Operator,
-            ready_at: self.time(),
-        };
+        let stray = scenario::task(format!("stray-{}", self.now), LoopId::new("stray"), "batch", self.time());
         // Half of them were taken by a machine that never reports again: only the leader can
         // resolve that.
         let (task, node) = (stray.id.clone(), NodeId::new("elsewhere"));
@@ -71,7 +61,7 @@ impl World {
 
     /// A person stops the loop after the leader read it and before it writes.
     pub(super) fn worst_moment(&mut self) {
-        if self.faults.is_bad() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
+        if self.faults.chance.is_random() && self.seed.is_multiple_of(STOPS_IN) && self.dice.one_in(WORST_MOMENT) {
             self.stop();
         }
     }
@@ -113,13 +103,13 @@ impl World {
     /// A person reads a ticket, and answers it some minutes later.
     pub(super) fn will_answer(&mut self, n: usize, key: String) {
         let wait = self.dice.between(10_000, 600_000);
-        self.later(wait, Event::Answer(n, key.into_boxed_str()));
+        self.later(wait, move |w| w.answer(n, key));
     }
 
-    pub(super) fn answer(&mut self, n: usize, key: &str) {
+    fn answer(&mut self, n: usize, key: String) {
         let time = self.time();
-        let open = self.nodes[n].disk.tickets.iter_mut().filter(|t| t.key == key && t.closed.is_none());
-        open.for_each(|ticket| ticket.closed = Some((time, "it is known".to_owned())));
+        let close = Op::CloseTicket { key, answer: "it is known".to_owned() };
+        self.nodes[n].disk.ledger.transact(time, &[close]).expect("a ticket is closed or is not there");
     }
 
     /// What people hold up they let go.

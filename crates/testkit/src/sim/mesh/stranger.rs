@@ -10,8 +10,8 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
 
 use super::host::Host;
-use super::world::{Event, World};
-use crate::sim::random::of_bytes;
+use super::world::World;
+use crate::random::of_bytes;
 
 /// The mark of what a stranger made: in the goal of a loop, or as a file.
 pub(super) const MARK: &str = "evil";
@@ -113,12 +113,12 @@ impl World {
     pub(super) fn expect_stranger(&mut self) {
         if self.setup.stranger != Stranger::Absent {
             for attempt in 1..=ATTEMPTS {
-                self.later(u64::from(attempt) * AGAIN_MS, Event::Stranger);
+                self.later(u64::from(attempt) * AGAIN_MS, Self::meet_stranger);
             }
         }
     }
 
-    pub(super) fn meet_stranger(&mut self) {
+    fn meet_stranger(&mut self) {
         if self.facts.ended {
             return;
         }
@@ -145,7 +145,7 @@ impl World {
         self.count("stranger changes the loop");
         self.hub.model.transact(self.time(), &ops).expect("the version was just read");
         self.versions = None;
-        self.later(REPAIR_MS, Event::Repair(Box::new(state.spec)));
+        self.later(REPAIR_MS, move |w| w.repair(state.spec));
     }
 
     /// A changed document with the seal of the one before.
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// A person puts the commands back and signs the loop (`everloop mesh sign`).
-    pub(super) fn repair(&mut self, spec: everloop_core::mesh::MeshSpec) {
+    fn repair(&mut self, spec: everloop_core::mesh::MeshSpec) {
         let (version, mut state) = self.current_doc().clone();
         if state.spec.wanted.goal.contains(MARK) {
             state.spec = spec;
@@ -183,7 +183,7 @@ impl World {
         let filter = TaskFilter { owner, states: vec![StateName::Queued], limit: 1 };
         let rows = self.hub.model.tasks(&filter).expect("the model answers");
         let Some(TaskRow { task, fence, .. }) = rows.into_iter().next() else {
-            return self.later(AGAIN_MS / 20, Event::Stranger);
+            return self.later(AGAIN_MS / 20, Self::meet_stranger);
         };
         let Some(check) = self.current_doc().1.check_of(&task.id).map(str::to_owned) else { return };
         let commit = self.git.commit([MARK.to_owned(), check].into());

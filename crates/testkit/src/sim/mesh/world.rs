@@ -7,22 +7,23 @@ use std::time::Duration;
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::mesh::keys::TrustList;
-use everloop_core::mesh::node::{Hint, MeshAction, NodeInput};
+use everloop_core::mesh::node::NodeInput;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
-use everloop_core::op::Op;
-use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
+use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, LoopSpec};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Tickets};
 
 use super::facts::Facts;
-use super::faults::{MeshFaultPlan, MeshFaults};
+use super::faults::{MeshFault, MeshFaults};
 use super::git::{Commit, MeshRepository};
 use super::hub::{Hub, Mood};
-use super::limits::{Limits, fleet_name};
-use super::node::{Disk, Node};
-use super::{MeshReport, Setup, stranger};
-use crate::sim::random::Random;
+use super::limits::Limits;
+use super::node::Node;
+use super::{MeshReport, Setup, Tally, stranger};
+use crate::random::Random;
+use crate::sample;
+use crate::sim::fault::{FaultPlan, Faults};
 use crate::sim::scenario;
 use crate::sim::trace::Trace;
 
@@ -41,52 +42,9 @@ const LAST_WORDS: Duration = Duration::from_secs(30 * 3600);
 /// When no node has anything left to report, the run waits so long to see whether that stays so.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// Something to come.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// A node looks around, unless it did so since this was arranged.
-    Step(usize, u64),
-    /// An action of a node, in this life of it, is over; the branch was there when it began.
-    Action(usize, u64, Box<MeshAction>, Commit),
-    /// The agents of a node's loop are done; only in this life of the node.
-    Local(usize, u64, Box<LoopId>),
-    /// A node receives a hint.
-    Hint(usize, Hint),
-    /// A request reaches the hub that was sent long ago, perhaps under a term.
-    Late(usize, Option<u64>, Vec<Op>),
-    /// Something goes wrong.
-    Fault,
-    /// A node comes back.
-    Start(usize),
-    /// A node wakes up.
-    Wake(usize, u64),
-    /// A node's line to the hub is mended.
-    Mend(usize),
-    /// A node's disk has room again.
-    Room(usize),
-    /// A node's disk becomes what it was.
-    Rollback(usize, Box<Disk>),
-    /// A person wants a node to work again.
-    Undrain(usize),
-    /// A person lets a machine go on.
-    Thaw(usize),
-    /// A machine reaches the remote again.
-    RemoteBack(usize),
-    /// A person answers a ticket of a machine.
-    Answer(usize, Box<str>),
-    /// The hub comes back.
-    HubBack,
-    /// Nothing goes wrong any more.
-    Heal,
-    /// The next loop is due.
-    NextLoop,
-    /// A stranger writes to the hub.
-    Stranger,
-    /// A person puts the commands of a loop back.
-    Repair(Box<MeshSpec>),
-}
+/// Something to come: what it does to the world.
+pub(super) type Event = Box<dyn FnOnce(&mut World)>;
 
-/// The loop that is under way.
 pub(super) struct Current {
     pub id: LoopId,
     pub since: u64,
@@ -102,9 +60,8 @@ pub(super) struct World {
     pub nodes: Vec<Node>,
     pub current: Current,
     pub facts: Facts,
-    /// The record of the fleet as it was last read, with its version, and its name.
+    /// The record of the fleet as it was last read, with its version.
     pub fleet: Option<(u64, Arc<Immune>)>,
-    pub fleet_name: (String, String),
     /// Loops as they were last read, with their versions: most reads find them unchanged, and JSON
     /// is slow.
     pub docs: BTreeMap<LoopId, (u64, MeshLoop)>,
@@ -116,8 +73,7 @@ pub(super) struct World {
     /// The keys that all machines trust.
     pub trust: TrustList,
     pub seed: u64,
-    pub steps: u64,
-    pub begun: u64,
+    pub tally: Tally,
     width: u32,
     /// When the last loop ended; from then on there is no new work.
     over: Option<u64>,
@@ -127,7 +83,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub fn new(setup: &Setup, seed: u64, plan: MeshFaultPlan) -> Self {
+    pub fn new(setup: &Setup, seed: u64, plan: FaultPlan<MeshFault>) -> Self {
         let mut dice = Random::new(seed);
         let width = dice.between(1, 8) as u32;
         let limits = Limits {
@@ -147,16 +103,14 @@ impl World {
             current: Current { id: LoopId::new(""), since: 0, number: 0 },
             facts: Facts::default(),
             fleet: None,
-            fleet_name: fleet_name(),
             docs: BTreeMap::new(),
             versions: None,
             trace: Trace::default(),
-            faults: MeshFaults::new(plan, setup, seed),
+            faults: MeshFaults { chance: Faults::new(plan, seed), healed: false, healed_at: 0, late: false },
             trust,
             dice,
             seed,
-            steps: 0,
-            begun: 0,
+            tally: Tally::default(),
             width,
             over: None,
             heap: BTreeMap::new(),
@@ -168,35 +122,30 @@ impl World {
             let delay = world.dice.below(5_000);
             world.wake(node, delay);
         }
-        world.later(ms(setup.bad), Event::Heal);
+        world.later(ms(setup.bad), Self::heal);
         world.next_fault();
         world
     }
 
-    /// Runs to the end.
     pub fn run(mut self) -> MeshReport {
         while let Some(((at, _), event)) = self.heap.pop_first() {
             self.now = at;
-            self.happen(event);
+            event(&mut self);
             if self.facts.violation.is_some() || self.is_over() {
                 break;
             }
         }
         MeshReport {
-            time: Duration::from_millis(self.now),
-            steps: self.steps,
-            points: self.faults.points,
-            landed: self.git.landed(),
-            begun: self.begun,
-            late_result: self.facts.late_result.len() as u64,
-            epochs: self.facts.epochs,
-            most_out: self.facts.most_out,
-            reconciled: (self.facts.reconciled, self.facts.missed),
-            longest_stall: self.facts.longest_stall,
-            herd: self.hub.herd as f64 / self.nodes.len() as f64,
-            trace_hash: self.trace.hash(),
+            points: self.faults.chance.steps,
+            tally: Tally {
+                time: Duration::from_millis(self.now),
+                landed: self.git.landed(),
+                late_result: self.facts.late_result.len() as u64,
+                herd: self.hub.herd as f64 / self.nodes.len() as f64,
+                trace_hash: self.trace.hash,
+                ..self.tally
+            },
             tail: self.trace.tail(),
-            faults: self.faults.met,
             violation: self.facts.violation,
         }
     }
@@ -235,7 +184,7 @@ impl World {
         self.facts.ended = true;
         if self.current.number < self.setup.loops {
             let rest = ms(self.setup.rest);
-            self.later(rest.max(1), Event::NextLoop);
+            self.later(rest.max(1), Self::next_loop);
         } else {
             self.over = Some(self.now);
         }
@@ -266,67 +215,26 @@ impl World {
         let state = self.signed_by_person(state);
         let ops = self.saved_by_person(&state, 0);
         self.hub.model.transact(self.time(), &ops).expect("there is no such loop yet");
-        self.hub.forget_backup();
+        self.hub.backup = None;
         self.trace.say(self.now, "loop", state.id.as_str());
     }
 
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::Step(node, turn) => {
-                let n = &self.nodes[node];
-                if n.turn == turn && n.alive && !n.stopped() {
-                    self.act(node, NodeInput::Timer);
-                }
-            }
-            Event::Action(node, life, action, branch) => {
-                if self.nodes[node].life != life || !self.nodes[node].alive {
-                } else if self.nodes[node].stopped() {
-                    self.nodes[node].unread.push(Event::Action(node, life, action, branch));
-                } else {
-                    self.over(node, *action, branch);
-                }
-            }
-            Event::Local(node, life, id) => {
-                if self.nodes[node].life != life || !self.nodes[node].alive {
-                } else if self.nodes[node].asleep {
-                    self.nodes[node].unread.push(Event::Local(node, life, id));
-                } else {
-                    self.local_over(node, &id);
-                }
-            }
-            Event::Hint(node, hint) => self.hear(node, hint),
-            Event::Late(node, term, ops) => self.arrive_late(node, term, &ops),
-            Event::Fault => self.go_wrong(),
-            Event::Start(node) => self.start(node),
-            Event::Wake(node, life) => self.wake_up(node, life),
-            Event::Mend(node) => {
-                self.nodes[node].cut = None;
-                self.well_again(node);
-            }
-            Event::Room(node) => self.nodes[node].full = false,
-            Event::Rollback(node, disk) => self.rolled_back(node, *disk),
-            Event::Undrain(node) => self.nodes[node].wished_away = false,
-            Event::Thaw(node) => self.thaw(node),
-            Event::RemoteBack(node) => self.nodes[node].no_remote = None,
-            Event::Answer(node, key) => self.answer(node, &key),
-            Event::HubBack => self.hub_back(),
-            Event::Heal => self.heal(),
-            Event::NextLoop => self.next_loop(),
-            Event::Stranger => self.meet_stranger(),
-            Event::Repair(spec) => self.repair(*spec),
-        }
-    }
-
-    pub fn later(&mut self, wait: u64, event: Event) {
+    /// Plans what happens in so many milliseconds.
+    pub fn later(&mut self, wait: u64, event: impl FnOnce(&mut Self) + 'static) {
         self.sequence += 1;
-        self.heap.insert((self.now + wait, self.sequence), event);
+        self.heap.insert((self.now + wait, self.sequence), Box::new(event));
     }
 
     /// A node looks around in so many milliseconds, and not before.
     pub fn wake(&mut self, node: usize, wait: u64) {
         self.nodes[node].turn += 1;
         let turn = self.nodes[node].turn;
-        self.later(wait, Event::Step(node, turn));
+        self.later(wait, move |w| {
+            let n = &w.nodes[node];
+            if n.turn == turn && n.alive && !n.stopped() {
+                w.act(node, NodeInput::Timer);
+            }
+        });
     }
 
     pub fn since(&self, at: u64) -> Duration {
@@ -382,14 +290,9 @@ impl World {
     /// The results of the checks on a commit.
     pub fn board(&self, commit: Commit) -> Scoreboard {
         let files = self.git.files(commit);
-        let row = |name: String| CheckResult {
-            verdict: if files.contains(&name) { Verdict::Pass } else { Verdict::Fail },
-            name,
-            weight: 1,
-            millis: 1,
-            output: String::new(),
-            fingerprint: 0,
-            reference: None,
+        let row = |name: String| {
+            let verdict = if files.contains(&name) { Verdict::Pass } else { Verdict::Fail };
+            sample::check_result(name, verdict, 1)
         };
         Scoreboard((0..self.setup.checks).map(|i| row(format!("c{i}"))).collect())
     }

@@ -8,12 +8,12 @@ use everloop_core::ids::LoopId;
 use everloop_core::op::{Amendment, Trust};
 use everloop_core::spec::{Bounds, Integrate, WorkspaceMode};
 
-use super::{HOUR_MS, Happening, LoopSetup, Scenario};
+use super::{HOUR_MS, Happening, Scenario};
 use crate::sim::agent::{Kind, Script};
 
 /// All scenarios that are crashed at every step.
 pub fn known() -> Vec<Scenario> {
-    let mut all = vec![
+    vec![
         Scenario::new("good", 3),
         Scenario::new("lies and cheats", 3)
             .with(|l| l.script = Script::first(&[Kind::Liar, Kind::Cheater, Kind::Good, Kind::Cheater])),
@@ -39,7 +39,10 @@ pub fn known() -> Vec<Scenario> {
         Scenario::new("asks for time", 2).with(|l| l.script = Script::first(&[Kind::Asks, Kind::Busy])),
         Scenario::new("the account is limited", 2)
             .with(|l| l.script = Script::first(&[Kind::Limited, Kind::Overloaded]))
-            .and(LoopSetup { spec: two_accounts(), ..LoopSetup::new("b", 1) }.agent(Script::first(&[Kind::Limited]))),
+            .and(1, |l| {
+                super::second_account(&mut l.spec);
+                l.script = Script::first(&[Kind::Limited]);
+            }),
         Scenario::new("paced", 1).with(|l| {
             l.spec.guard.pace = true;
             l.script = Script { tasks: vec![(Kind::Metered, u32::MAX); 3], rest: (Kind::Good, 1) };
@@ -65,14 +68,13 @@ pub fn known() -> Vec<Scenario> {
         }),
         Scenario::new("two loops, one slot", 2)
             .with(|l| l.spec.guard.max_parallel_turns = 1)
-            .and(LoopSetup { spec: one_slot(), ..LoopSetup::new("b", 2) }),
-    ];
-    all.push(target_moves("the target moves", 2_500, Happening::OperatorCommits));
-    all.push(target_moves("the target is rewritten", 700, Happening::OperatorAmends));
-    all.push(people());
-    all.push(watches());
-    all.push(watches_and_works());
-    all
+            .and(2, |l| l.spec.guard.max_parallel_turns = 1),
+        target_moves("the target moves", 2_500, Happening::OperatorCommits),
+        target_moves("the target is rewritten", 700, Happening::OperatorAmends),
+        people(),
+        watches(),
+        watches_and_works(),
+    ]
 }
 
 /// The first of three agents has an account under which nothing works; the goal is far enough away
@@ -88,18 +90,6 @@ pub fn bad_account() -> Scenario {
         l.spec.bounds.max_turns = Some(80);
         l.script = Script { tasks: vec![(Kind::Busy, u32::MAX); 24], rest: (Kind::Good, 1) };
     })
-}
-
-fn two_accounts() -> everloop_core::spec::LoopSpec {
-    let mut spec = super::spec(1);
-    super::second_account(&mut spec);
-    spec
-}
-
-fn one_slot() -> everloop_core::spec::LoopSpec {
-    let mut spec = super::spec(2);
-    spec.guard.max_parallel_turns = 1;
-    spec
 }
 
 /// The operator is on the same branch all the time, so that the work has to be judged again and

@@ -9,8 +9,8 @@ use everloop_core::op::{Amendment, Trust};
 use everloop_core::spec::{BucketSpec, Integrate, WorkspaceMode};
 
 use super::{HOUR_MS, Happening, LoopSetup, Scenario};
-use crate::sim::agent::{KINDS, Kind, Script};
-use crate::sim::random::Random;
+use crate::random::Random;
+use crate::sim::agent::{Kind, Script};
 
 /// The scenario of a seed.
 pub fn random(seed: u64) -> Scenario {
@@ -49,8 +49,8 @@ fn setup(id: &str, random: &mut Random) -> LoopSetup {
     let checks = random.between(1, 5) as u32;
     let mut setup = LoopSetup::new(id, checks);
     setup.tree.fixed = random.below(1 << checks) as u32;
-    let tasks = (0..random.below(6)).map(|_| (random.pick(&KINDS), random.pick(&[1, 1, 2, 4, 12, 30]))).collect();
-    let rest = if random.one_in(2) { Kind::Good } else { random.pick(&KINDS) };
+    let tasks = (0..random.below(6)).map(|_| (Kind::draw(random), random.pick(&[1, 1, 2, 4, 12, 30]))).collect();
+    let rest = if random.one_in(2) { Kind::Good } else { Kind::draw(random) };
     setup.script = Script { tasks, rest: (rest, random.between(1, 3) as u32) };
     setup.flaky = random.one_in(4).then_some(5);
     let spec = &mut setup.spec;

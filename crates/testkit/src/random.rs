@@ -1,4 +1,4 @@
-//! The only source of chance in the simulation.
+//! The only source of chance in simulations of all kinds.
 
 use everloop_core::jitter::mix;
 
