@@ -177,6 +177,7 @@ impl World {
             Event::Backoff { scope, until, .. } if *scope == own => {
                 invariants.backoff = invariants.backoff.max(Some(*until));
             }
+            Event::DelayLifted { scope, .. } if *scope == own => invariants.backoff = None,
             _ => {}
         }
     }
