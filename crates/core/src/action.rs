@@ -9,7 +9,7 @@ use crate::event::{Exit, Integrated, Judgement, StopCause};
 use crate::ids::{TaskId, TurnId};
 use crate::op::Trust;
 use crate::scoreboard::Scoreboard;
-use crate::spec::Bounds;
+use crate::spec::{Bounds, Budget};
 use crate::time::Time;
 use crate::watch::WatchReading;
 
@@ -126,8 +126,12 @@ pub enum LoopCommand {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Time>,
     },
-    /// Go on; with new bounds if the old ones ended it.
-    Resume { bounds: Option<Bounds> },
+    /// Go on; with new bounds or a new budget if the old ones ended it.
+    Resume {
+        bounds: Option<Bounds>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Budget>,
+    },
     /// End after this turn, or now.
     Stop {
         /// Stop the running agent too.

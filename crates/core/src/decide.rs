@@ -239,6 +239,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         Event::Cooldown { scope, .. }
         | Event::Limited { scope, .. }
         | Event::Backoff { scope, .. }
+        | Event::DelayLifted { scope, .. }
         | Event::Frozen { scope, .. }
         | Event::Released { scope, .. } => vec![scope.clone()],
         Event::LoopCreated { .. }

@@ -11,13 +11,13 @@ use crate::immune;
 use crate::op::Trust;
 use crate::reason::Reason;
 use crate::scoreboard::Scoreboard;
-use crate::spec::{Bounds, LoopSpec};
+use crate::spec::{Bounds, Budget, LoopSpec};
 use crate::stream::{LimitClass, TurnReport, VendorLimit};
 use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 7;
+pub const EVENT_VERSION: u32 = 8;
 
 /// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,6 +99,12 @@ pub enum Event {
         by: String,
         /// New bounds, if the old ones had ended the loop.
         bounds: Option<Bounds>,
+        /// A new budget, likewise.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<Budget>,
+        /// Whether time that the loop used before it ended still counts.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keeps_clock: bool,
     },
     /// The loop has to end.
     StopAsked {
@@ -130,7 +136,12 @@ pub enum Event {
         until: Time,
         /// `failure: …`, or the delay that the agent requested.
         why: String,
+        /// Whether the agent requested it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        requested: bool,
     },
+    /// A person ended a delay that an agent requested.
+    DelayLifted { scope: Scope, by: String },
     /// The vendor does not serve an account now.
     Limited {
         scope: Scope,

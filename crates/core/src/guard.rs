@@ -177,6 +177,9 @@ pub struct Backing {
     pub until: Time,
     /// `failure: …`, or the delay that the agent requested.
     pub why: String,
+    /// Whether the agent requested it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub requested: bool,
 }
 
 /// The vendor's own limit on an account.

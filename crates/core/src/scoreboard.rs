@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::spec::CheckSpec;
 use crate::test_evidence::Reference;
 
+/// The reason of a verdict that does not exist yet.
+const NOT_RUN: &str = "not run yet";
+
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
@@ -51,6 +54,7 @@ impl fmt::Display for Verdict {
             Verdict::Pass => f.write_str("pass"),
             Verdict::Fail => f.write_str("fail"),
             Verdict::Flaky { passes, runs } => write!(f, "flaky ({passes} of {runs})"),
+            Verdict::Broken { why } if why == NOT_RUN => f.write_str("not run"),
             Verdict::Broken { why } => write!(f, "broken ({why})"),
             Verdict::Suspicious { why } => write!(f, "suspicious ({why})"),
         }
@@ -105,6 +109,26 @@ impl Scoreboard {
     pub fn improves_on(&self, before: &Scoreboard) -> bool {
         let (now, then) = (self.passing(), before.passing());
         now.is_superset(&then) && now.len() > then.len()
+    }
+
+    /// The checks to run once more before the goal counts as reached: all pass, and these did not at
+    /// the baseline. A pass that was seen `confirm` times is no luck.
+    pub fn unconfirmed<'a>(&'a self, baseline: Option<&'a Scoreboard>, confirm: u32) -> Vec<&'a str> {
+        if confirm < 2 || !self.all_pass() {
+            return Vec::new();
+        }
+        let before = baseline.map(Scoreboard::passing).unwrap_or_default();
+        self.passing().difference(&before).copied().collect()
+    }
+
+    /// Takes over the verdicts of another run on the same tree. Time adds up.
+    pub fn confirm(&mut self, again: Scoreboard) {
+        for mut row in again.0 {
+            if let Some(known) = self.0.iter_mut().find(|known| known.name == row.name) {
+                row.millis += known.millis;
+                *known = row;
+            }
+        }
     }
 
     /// Names that passed in `before` and do not here.
@@ -188,7 +212,7 @@ pub fn verdict(runs: &[CheckRun]) -> Verdict {
 pub fn unknown(checks: &[CheckSpec]) -> Scoreboard {
     let row = |c: &CheckSpec| CheckResult {
         name: c.name.clone(),
-        verdict: Verdict::Broken { why: "not run yet".to_owned() },
+        verdict: Verdict::Broken { why: NOT_RUN.to_owned() },
         weight: c.weight,
         millis: 0,
         output: String::new(),

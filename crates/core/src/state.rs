@@ -218,6 +218,12 @@ impl LoopState {
         candidates
     }
 
+    /// Time that counts against the loop's bound; the time between an end and a resumption does not.
+    pub fn time_used(&self, now: Time) -> Duration {
+        let until = if let Phase::Ended { at, .. } = &self.phase { *at } else { now };
+        until.since(self.clock_from)
+    }
+
     /// Whether the loop is over; it may be resumed unless its goal was reached.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended { .. })

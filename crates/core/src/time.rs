@@ -74,10 +74,10 @@ pub fn human(d: Duration) -> String {
     match s {
         0 if ms > 0 => format!("{ms}ms"),
         0..=119 => format!("{s}s"),
-        120..=7199 if s.is_multiple_of(60) => format!("{}m", s / 60),
-        120..=7199 => format!("{}m {}s", s / 60, s % 60),
-        7200..=172_799 if (s / 60).is_multiple_of(60) => format!("{}h", s / 3600),
-        7200..=172_799 => format!("{}h {}m", s / 3600, (s / 60) % 60),
+        120..=3599 if s.is_multiple_of(60) => format!("{}m", s / 60),
+        120..=3599 => format!("{}m {}s", s / 60, s % 60),
+        3600..=172_799 if (s / 60).is_multiple_of(60) => format!("{}h", s / 3600),
+        3600..=172_799 => format!("{}h {}m", s / 3600, (s / 60) % 60),
         _ if (s / 3600).is_multiple_of(24) => format!("{}d", s / 86_400),
         _ => format!("{}d {}h", s / 86_400, (s / 3600) % 24),
     }

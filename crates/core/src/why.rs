@@ -155,10 +155,9 @@ pub fn quarantined(reason: &Reason) -> String {
     let input = |name| reason.input(name);
     let who = input("subject");
     let fails = format!(
-        "{who} fails in {} of its turns, others in {} (worse by {} at the 90 % bound, {} outcomes)",
+        "{who} fails in {} of its turns, others in {} ({} turns were compared)",
         input("fails"),
         input("others"),
-        input("excess"),
         input("outcomes")
     );
     match (&reason.rule, input("instead")) {
@@ -186,6 +185,15 @@ pub fn spared(cap: &RuleId) -> &'static str {
     }
 }
 
+/// A wait after a failure, or one that the agent requested.
+pub fn backed_off(why: &str, failures: &str) -> String {
+    match (why.strip_prefix("failure: "), failures) {
+        (None, _) => why.to_owned(),
+        (Some(how), "" | "0" | "1") => format!("the last turn failed ({how})"),
+        (Some(how), n) => format!("the last {n} turns failed ({how})"),
+    }
+}
+
 /// A sentence for every rule, with its inputs.
 pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let input = |name| reason.input(name);
@@ -201,8 +209,11 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         RuleId::Asleep if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),
         RuleId::Asleep => format!("it was put to sleep by {} ({})", input("by"), input("reason")),
         RuleId::GuardFreeze => {
-            let who = if input("by").is_empty() { String::new() } else { format!(" by {}", input("by")) };
-            format!("{} is frozen{who} ({}): {}", input("scope"), input("cause"), input("audit"))
+            let scope = if input("scope") == "all" { "everything" } else { input("scope") };
+            match input("by") {
+                "" => format!("{scope} is frozen ({}): {}", input("cause"), input("audit")),
+                by => format!("{scope} is held by {by}: {}", input("audit")),
+            }
         }
         RuleId::GuardLimit => {
             format!("the vendor limits the account `{}` ({}): {}", input("account"), input("class"), input("said"))
@@ -220,7 +231,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
             input("no_op_turns")
         ),
         RuleId::GuardGap => format!("at least {} lie between two starts", input("gap")),
-        RuleId::GuardBackoff => format!("{} ({} failures in a row)", input("why"), input("failures")),
+        RuleId::GuardBackoff => backed_off(input("why"), input("failures")),
         RuleId::GuardCap => format!("{} of {} starts per {} are used", input("used"), input("cap"), input("window")),
         RuleId::GuardBudget => {
             format!("{} of {} ({}) are used or set aside", input("used"), input("budget"), input("bound"))

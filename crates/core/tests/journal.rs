@@ -22,8 +22,8 @@ use everloop_core::phase::Phases;
 use everloop_core::reason::{Reason, RuleId};
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, BucketSpec, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks, Variable,
-    VariableSource, WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, BucketSpec, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks,
+    Variable, VariableSource, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::stream::{AgentEvent, LimitClass, Quota, TurnReport, Usage, VendorLimit};
 use everloop_core::time::Time;
@@ -36,6 +36,7 @@ const VERSION_4: &str = include_str!("fixtures/journal-v4.jsonl");
 const VERSION_5: &str = include_str!("fixtures/journal-v5.jsonl");
 const VERSION_6: &str = include_str!("fixtures/journal-v6.jsonl");
 const VERSION_7: &str = include_str!("fixtures/journal-v7.jsonl");
+const VERSION_8: &str = include_str!("fixtures/journal-v8.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -214,11 +215,16 @@ fn others() -> Vec<Event> {
         Event::Waiting { reason: Reason::new(RuleId::GuardGap).with("gap", "15s").until(AT) },
         Event::Woken { by: by() },
         Event::Paused { by: by(), reason: text("lunch"), until: None },
-        Event::Resumed { by: by(), bounds: Some(bounds()) },
+        Event::Resumed { by: by(), bounds: Some(bounds()), budget: None, keeps_clock: false },
         Event::StopAsked { by: by(), now: true },
         Event::Steered { by: by(), message: text("mind the tests"), trust: Trust::Operator },
         Event::Cooldown { scope: scope(), until: AT, level: 2 },
-        Event::Backoff { scope: Scope::Account(text("default")), until: AT, why: text("failure: exit 1") },
+        Event::Backoff {
+            scope: Scope::Account(text("default")),
+            until: AT,
+            why: text("failure: exit 1"),
+            requested: false,
+        },
         Event::Frozen { scope: Scope::All, freeze },
         Event::Released { scope: Scope::Node(NodeId::new("here")), by: by(), reason: text("looked at") },
         noticed(Pattern::NoOps),
@@ -413,6 +419,17 @@ fn configuration() -> Vec<Event> {
     vec![accepted, Event::ConfigRevoked { dir, by }]
 }
 
+/// Additions of version 8: a requested delay can be ended, and a budget raised.
+fn lifted() -> Vec<Event> {
+    let scope = || Scope::Loop(LoopId::new("k3f9"));
+    let budget = Some(Budget { calls: Some(9), tokens: None, microusd: Some(7_000_000) });
+    vec![
+        Event::Backoff { scope: scope(), until: AT, why: text("the agent requested a delay of 10m"), requested: true },
+        Event::DelayLifted { scope: scope(), by: text("ann") },
+        Event::Resumed { by: text("ann"), bounds: None, budget, keeps_clock: true },
+    ]
+}
+
 /// All kinds, so that a new one does not compile before it has a name here and a line in a fixture.
 fn kind(event: &Event) -> &'static str {
     match event {
@@ -435,6 +452,7 @@ fn kind(event: &Event) -> &'static str {
         Event::Limited { .. } => "limited",
         Event::Cooldown { .. } => "cooldown",
         Event::Backoff { .. } => "backoff",
+        Event::DelayLifted { .. } => "delay_lifted",
         Event::Frozen { .. } => "frozen",
         Event::Released { .. } => "released",
         Event::Noticed { .. } => "noticed",
@@ -453,7 +471,7 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-const KINDS: usize = 34;
+const KINDS: usize = 35;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -539,11 +557,25 @@ fn every_event_of_version_6_is_read_as_it_was_meant() {
     }
 }
 
+fn seventh() -> Vec<Event> {
+    sixth().into_iter().chain(configuration()).collect()
+}
+
 #[test]
-fn every_event_of_version_7_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 7, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = sixth().into_iter().chain(configuration()).collect();
-    let lines: Vec<&str> = VERSION_7.lines().collect();
+fn every_event_of_version_7_is_read_as_it_was_meant() {
+    let (events, lines) = (seventh(), VERSION_7.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+#[test]
+fn every_event_of_version_8_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 8, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = seventh().into_iter().chain(lifted()).collect();
+    let lines: Vec<&str> = VERSION_8.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

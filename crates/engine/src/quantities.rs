@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use everloop_core::guard::Spend;
+use everloop_core::raise::RunLimits;
 use everloop_core::scoreboard::Scoreboard;
-use everloop_core::spec::LoopSpec;
+use everloop_core::state::LoopState;
 use everloop_core::time::{Time, human};
 use jiff::tz::TimeZone;
 
@@ -23,7 +24,8 @@ pub fn score(board: &Scoreboard) -> String {
 pub fn used_up(bound: &str) -> String {
     match bound {
         "deadline" => "deadline has passed".to_owned(),
-        _ => format!("limit on {bound} is used up"),
+        "time" => "time is used up".to_owned(),
+        bound => format!("{bound} are used up"),
     }
 }
 
@@ -130,26 +132,47 @@ impl Accuracy {
     }
 }
 
-/// The most that a loop may use, printed before it starts: `10 turns, 8h, ~$1.00`.
-pub fn ceiling(spec: &LoopSpec) -> String {
-    let calls = [spec.bounds.max_turns.map(u64::from), spec.guard.budget.calls].into_iter().flatten().min();
+/// The most that a loop may still use, as a fragment. Turns that a person, a limit or a crash cut
+/// short are not counted, so they are named once there were any.
+pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
+    let (bounds, budget) = (&limits.bounds, &limits.budget);
+    let turns = bounds.max_turns.map(|n| u64::from(n.saturating_sub(state.turns)));
+    let calls = budget.calls.map(|n| n.saturating_sub(state.spent.calls));
+    let turns = [turns, calls].into_iter().flatten().min();
+    let more = if state.started > 0 { "more " } else { "" };
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(calls.map(|n| count(n, "turn")));
-    parts.extend(spec.bounds.max_time.map(human));
-    let price = spec.agent.turn_microusd;
-    let by_turns = calls.filter(|_| price > 0).map(|n| (n.saturating_mul(price), "~"));
-    let dollars = spec.guard.budget.microusd.map(|budget| (budget, "")).into_iter().chain(by_turns).min();
-    parts.extend(dollars.map(|(most, mark)| format!("{mark}{}", money(most))));
-    parts.extend(spec.guard.budget.tokens.map(|n| format!("{} tokens", tokens(n))));
+    parts.extend(turns.map(|n| format!("{n} {more}{}", if n == 1 { "turn" } else { "turns" })));
+    parts.extend(bounds.max_time.map(|time| human(time.saturating_sub(state.time_used(now)))));
+    parts.extend(bounds.deadline.map(|at| format!("until {}", here(at))));
+    let price = state.spec.agent.turn_microusd;
+    let by_turns = turns.filter(|_| price > 0).map(|n| (n.saturating_mul(price), "~"));
+    let left = budget.microusd.map(|most| (most.saturating_sub(state.spent.microusd), ""));
+    parts.extend(left.into_iter().chain(by_turns).min().map(|(most, mark)| format!("{mark}{}", money(most))));
+    parts.extend(budget.tokens.map(|n| format!("{} tokens", tokens(n.saturating_sub(state.spent.tokens)))));
     if parts.is_empty() {
-        let pace = spec.guard.caps.per_day.map(|day| {
+        let pace = state.spec.guard.caps.per_day.map(|day| {
             let cost = u64::from(day).saturating_mul(price);
             let cost = if cost > 0 { format!(", ~{}", money(cost)) } else { String::new() };
             format!(" ({} a day{cost})", count(day, "turn"))
         });
         return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
     }
+    if bounds.max_turns.is_some() && state.started > state.turns {
+        parts.push("turns that were cut short not counted".to_owned());
+    }
     parts.join(", ")
+}
+
+/// The flag of `run` and `resume` for a limit, with an example.
+pub fn flag_of(bound: &str) -> &'static str {
+    match bound {
+        "time" => "--max-time 2h",
+        "deadline" => "--deadline 2030-01-31T07:00",
+        "calls" => "--max-calls 10",
+        "tokens" => "--max-tokens 1000000",
+        "dollars" => "--max-usd 5",
+        _ => "-n 10",
+    }
 }
 
 #[cfg(test)]
@@ -186,13 +209,20 @@ mod tests {
 
     #[test]
     fn the_most_a_loop_may_use_is_said_before_it_starts() {
-        let mut spec = everloop_testkit::sample::spec();
-        assert_eq!(ceiling(&spec), "10 turns, ~$1.00");
-        spec.guard.budget.microusd = Some(500_000);
-        spec.bounds.max_time = Some(Duration::from_secs(8 * 3600));
-        assert_eq!(ceiling(&spec), "10 turns, 8h, $0.50");
-        spec.bounds = everloop_core::spec::Bounds::default();
-        spec.guard.budget = everloop_core::spec::Budget::default();
-        assert_eq!(ceiling(&spec), "no limit, it works until the checks pass (1000 turns a day, ~$100.00)");
+        let mut state = everloop_testkit::sample::state();
+        let now = everloop_testkit::sample::START;
+        let most = |state: &LoopState| ceiling(state, &RunLimits::of(state), now);
+        assert_eq!(most(&state), "10 turns, ~$1.00");
+        state.spec.guard.budget.microusd = Some(500_000);
+        state.spec.bounds.max_time = Some(Duration::from_secs(8 * 3600));
+        assert_eq!(most(&state), "10 turns, 8h, $0.50");
+        (state.turns, state.started, state.spent.microusd) = (4, 4, 300_000);
+        assert_eq!(most(&state), "6 more turns, 8h, $0.20");
+        state.started = 5;
+        state.spec.bounds.deadline = Some(now);
+        assert!(most(&state).contains(", until ") && most(&state).ends_with("turns that were cut short not counted"));
+        state.spec.bounds = everloop_core::spec::Bounds::default();
+        state.spec.guard.budget = everloop_core::spec::Budget::default();
+        assert_eq!(most(&state), "no limit, it works until the checks pass (1000 turns a day, ~$100.00)");
     }
 }

@@ -13,7 +13,7 @@ use everloop_agents::clock::machine_period;
 use everloop_agents::job::ShimProgram;
 use everloop_agents::process;
 use everloop_agents::workspace::Workspace;
-use everloop_core::action::Input;
+use everloop_core::action::{Input, LoopCommand};
 use everloop_core::correlated_stalls::CorrelatedStalls;
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, NodeId};
@@ -109,6 +109,8 @@ pub trait Watcher {
     fn beat(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time);
     /// How often `beat` is wanted.
     fn beats(&self) -> Option<Duration>;
+    /// The next step of the stop ladder was taken by a signal.
+    fn stopping(&mut self, _step: StopStep) {}
     /// Whether the supervisor may end now, whatever is left.
     fn wants_to_go(&self) -> bool {
         false
@@ -120,6 +122,37 @@ pub trait Watcher {
 pub enum Interrupt {
     Int,
     Term,
+}
+
+/// The steps of the stop ladder: each interrupt takes the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopStep {
+    /// The loop ends after its turn.
+    AfterTurn,
+    /// The agent is stopped.
+    Agent,
+    /// The process leaves at once.
+    Leave,
+}
+
+impl StopStep {
+    /// The step of this many interrupts.
+    pub fn of(interrupts: u32) -> Self {
+        match interrupts {
+            0 | 1 => Self::AfterTurn,
+            2 => Self::Agent,
+            _ => Self::Leave,
+        }
+    }
+
+    /// The command to the loop, if it is one.
+    pub fn command(self) -> Option<LoopCommand> {
+        match self {
+            Self::AfterTurn => Some(LoopCommand::Stop { now: false }),
+            Self::Agent => Some(LoopCommand::Stop { now: true }),
+            Self::Leave => None,
+        }
+    }
 }
 
 /// A loop in memory.
@@ -246,6 +279,10 @@ impl Supervisor {
         }
         let audit = if self.until == Until::Idle { None } else { audit::Audit::start(&self.home) };
         self.look_around(watcher).await?;
+        // A loop that was held before changes nothing now; its watcher still has to see it.
+        for slot in self.slots.values() {
+            watcher.beat(&slot.state, None, self.clock.now());
+        }
         self.watchdog.ready();
         while !self.is_done()? && !watcher.wants_to_go() {
             self.watchdog.alive();
@@ -467,6 +504,9 @@ impl Supervisor {
         self.interrupts += 1;
         self.ended_by = Some(interrupt);
         let gentle = interrupt == Interrupt::Int && self.until == Until::LoopsEnd;
+        if gentle {
+            watcher.stopping(StopStep::of(self.interrupts));
+        }
         self.draining |= !gentle || self.interrupts > 2;
         if let Some(mesh) = self.mesh.as_ref().filter(|_| self.draining) {
             mesh.dismiss();
@@ -488,14 +528,16 @@ impl Supervisor {
     }
 }
 
-struct Signals {
+/// The signals that end a process which supervises or follows a loop.
+pub struct Signals {
     int: Signal,
     term: Signal,
     hup: Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, Failure> {
+    /// From now on none of them ends the process by itself.
+    pub fn listen() -> Result<Self, Failure> {
         let on = |kind| signal(kind).map_err(|e| Failure::failed("cannot install signal handlers").because(&e));
         Ok(Self {
             int: on(SignalKind::interrupt())?,
@@ -505,7 +547,7 @@ impl Signals {
     }
 
     /// A closed terminal (SIGHUP) ends nothing: the loop goes on.
-    async fn next(&mut self) -> Option<Interrupt> {
+    pub async fn next(&mut self) -> Option<Interrupt> {
         loop {
             tokio::select! {
                 Some(()) = self.int.recv() => return Some(Interrupt::Int),

@@ -59,7 +59,7 @@ pub use projects::FileProjects;
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
 pub use show::{WithOrigin, render};
-pub use value::ListenAddress;
+pub use value::{Deadline, ListenAddress};
 
 use keys::NodeKeys;
 use layer::{Layer, Origin};

@@ -4,6 +4,7 @@
 //!   and money
 //! - [`table`], [`board`], [`status`], [`now`], [`summary`], [`events`], [`agents`], [`usage`],
 //!   [`quarantine`], [`sessions`]: what people read
+//! - `brief`: the journal with one line per turn
 //! - [`answers`]: the same for programs, where it is more than plain data
 //! - [`live`]: the view that stays in place while a loop runs; [`svg`]: a picture of a terminal
 //!
@@ -19,6 +20,7 @@ pub mod agents;
 mod answer;
 pub mod answers;
 pub mod board;
+mod brief;
 pub mod events;
 
 pub mod isolation;
@@ -34,6 +36,7 @@ pub mod table;
 
 pub mod usage;
 
+pub use brief::{EventLines, LogDetail};
 pub use events::event_line;
 pub use everloop_engine::{quantities, text};
 pub use paint::Paint;

@@ -1,56 +1,69 @@
-//! Finds `<BACKOFF 90s>` in a stream, also when it is split over chunks. The meaning of the delay
-//! is not decided here.
+//! Finds a line that is nothing but `<BACKOFF 90s>` in a stream, however it is cut into chunks. The
+//! meaning of the delay is not decided here.
 
 use std::time::Duration;
 
-use everloop_core::time::parse_duration;
-use memchr::memmem::Finder;
+use everloop_core::marker;
 
-/// Longer texts between the word and the closing bracket are not durations.
-const LONGEST_TEXT: usize = 32;
+/// A longer line is not a marker.
+const LONGEST_LINE: usize = 128;
 
 /// Searches for one word in one stream.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    opening: Finder<'static>,
-    /// The end of the previous chunk; a marker may have begun there.
-    before: Vec<u8>,
+    word: String,
+    /// The line that has not ended, up to one byte more than a marker can have.
+    line: Vec<u8>,
 }
 
 impl Scanner {
     /// `BACKOFF` matches `<BACKOFF …>`.
     pub(super) fn new(word: &str) -> Self {
-        Self { opening: Finder::new(format!("<{word} ").as_bytes()).into_owned(), before: Vec::new() }
+        Self { word: word.to_owned(), line: Vec::new() }
     }
 
-    /// The delay of the last marker that ended in this chunk.
+    /// The delay of the last marker whose line ended in this chunk.
     pub(super) fn push(&mut self, piece: &[u8]) -> Option<Duration> {
-        let reach = self.opening.needle().len() + LONGEST_TEXT;
-        let old = self.before.len();
-        self.before.extend_from_slice(&piece[..piece.len().min(reach)]);
-        // Markers that ended before this chunk were already reported.
-        let border = self.last_in(&self.before, old);
-        let inside = self.last_in(piece, 0);
-        if piece.len() >= reach {
-            self.before.clear();
-            self.before.extend_from_slice(&piece[piece.len() - reach..]);
+        let Some(end) = memchr::memrchr(b'\n', piece) else {
+            self.keep(piece);
+            return None;
+        };
+        let (whole, rest) = (&piece[..end], &piece[end + 1..]);
+        let (first, others) = match memchr::memchr(b'\n', whole) {
+            Some(at) => (&whole[..at], Some(&whole[at + 1..])),
+            None => (whole, None),
+        };
+        let begun = if self.line.is_empty() {
+            self.delay(first)
         } else {
-            self.before.drain(..self.before.len().saturating_sub(reach));
-        }
-        inside.or(border)
+            self.keep(first);
+            self.delay(&self.line)
+        };
+        // From the end: the last one counts.
+        let last = others.and_then(|lines| lines.rsplit(|b| *b == b'\n').find_map(|line| self.delay(line)));
+        self.line.clear();
+        self.keep(rest);
+        last.or(begun)
     }
 
-    fn last_in(&self, bytes: &[u8], ends_after: usize) -> Option<Duration> {
-        self.opening
-            .find_iter(bytes)
-            .filter_map(|at| {
-                let text = &bytes[at + self.opening.needle().len()..];
-                let text = &text[..text.len().min(LONGEST_TEXT + 1)];
-                let close = memchr::memchr(b'>', text)?;
-                let end = at + self.opening.needle().len() + close + 1;
-                (end > ends_after).then(|| parse_duration(std::str::from_utf8(&text[..close]).ok()?).ok())?
-            })
-            .last()
+    /// The delay of a last line without a line break.
+    pub(super) fn finish(&mut self) -> Option<Duration> {
+        let delay = self.delay(&self.line);
+        self.line.clear();
+        delay
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        let room = (LONGEST_LINE + 1).saturating_sub(self.line.len());
+        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+
+    fn delay(&self, line: &[u8]) -> Option<Duration> {
+        // Most lines are something else, and floods must stay cheap.
+        if line.len() > LONGEST_LINE || memchr::memchr(b'<', line).is_none() {
+            return None;
+        }
+        marker::delay(&self.word, std::str::from_utf8(line).ok()?)
     }
 }
 
@@ -60,12 +73,13 @@ mod tests {
 
     fn last(pieces: &[&[u8]]) -> Option<u64> {
         let mut scanner = Scanner::new("BACKOFF");
-        pieces.iter().filter_map(|p| scanner.push(p)).last().map(|d| d.as_secs())
+        let pushed = pieces.iter().filter_map(|p| scanner.push(p)).last();
+        scanner.finish().or(pushed).map(|d| d.as_secs())
     }
 
     #[test]
     fn a_marker_is_found_wherever_it_is_cut() {
-        let text = b"noise <BACKOFF 90s> more <BACKOFF 2m 5s> and <BACKOFF soon> <BACKOFF 1";
+        let text = b"noise\n<BACKOFF 90s>\nmore\n  <BACKOFF 2m 5s> \r\nand\n<BACKOFF soon>\nx <BACKOFF 1s>\n<BACKOFF 1";
         for a in 0..text.len() {
             assert_eq!(last(&[&text[..a], &text[a..]]), Some(125), "cut at {a}");
         }
@@ -74,17 +88,22 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_told_once() {
+    fn a_marker_counts_once_and_needs_no_line_break_at_the_end() {
         let mut scanner = Scanner::new("BACKOFF");
-        assert!(scanner.push(b"<BACKOFF 90s>").is_some());
+        assert_eq!(scanner.push(b"<BACKOFF 90s>"), None);
+        assert!(scanner.finish().is_some());
+        assert!(scanner.push(b"<BACKOFF 90s>\n").is_some());
         assert_eq!(scanner.push(b"x"), None);
         assert_eq!(scanner.push(&[b'x'; 100]), None);
+        assert_eq!(scanner.finish(), None);
     }
 
     #[test]
-    fn nonsense_is_no_marker() {
-        let long = format!("<BACKOFF {}1s>", "0".repeat(40));
-        for text in [long.as_str(), "<BACKOFF>", "<BACKOFF -1s>", "<backoff 1s>", "BACKOFF 1s", "<BACKOFF \0>"] {
+    fn a_marker_inside_of_a_line_is_none() {
+        let long = format!("{}<BACKOFF 1s>\n", " ".repeat(LONGEST_LINE));
+        for text in
+            [long.as_str(), "print <BACKOFF 1s>\n", "<BACKOFF 1s> and stop\n", "<BACKOFF \0>\n", "{\"<BACKOFF 1s>\"}"]
+        {
             assert_eq!(last(&[text.as_bytes()]), None, "{text}");
         }
     }

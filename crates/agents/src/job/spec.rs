@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_core::isolation::Isolation;
+use everloop_core::marker::BACKOFF;
 use everloop_core::time::millis;
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +32,8 @@ pub struct Spec {
     pub caps: OutputCaps,
     /// Names of variables; their values are redacted from its output.
     pub secrets: Vec<String>,
-    /// The word by which it can request a pause: `BACKOFF` matches `<BACKOFF 90s>`. `None` disables
-    /// it.
+    /// The word by which it can request a pause: `BACKOFF` matches a line that is nothing but
+    /// `<BACKOFF 90s>`. `None` disables it.
     pub backoff_word: Option<String>,
     /// How its processes are contained.
     pub confine: Confine,
@@ -93,7 +94,7 @@ impl Spec {
             grace: Duration::from_secs(10),
             caps: OutputCaps::TURN,
             secrets: Vec::new(),
-            backoff_word: Some("BACKOFF".to_owned()),
+            backoff_word: Some(BACKOFF.to_owned()),
             confine: Confine::Cgroup,
             errors: Errors::Apart,
             isolation: None,

@@ -50,7 +50,8 @@ impl Step<'_> {
         }
         match self.state().paused.clone() {
             Some(Pause { until: Some(at), .. }) if at <= self.ctx.now => {
-                self.emit(Event::Resumed { by: "the clock".to_owned(), bounds: None });
+                let by = "the clock".to_owned();
+                self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });
             }
             Some(Pause { by, reason, until: Some(at), .. }) => {
                 return self.wait(Reason::new(RuleId::Asleep).with("by", by).with("reason", reason).until(at));

@@ -3,7 +3,9 @@
 use super::Step;
 use crate::action::{Action, LoopCommand};
 use crate::event::{Event, LoopEnd, StopCause};
+use crate::guard::Scope;
 use crate::planted::{self, Bug};
+use crate::raise::RunLimits;
 use crate::spec::LoopSpec;
 use crate::state::{Phase, TurnStage};
 
@@ -21,10 +23,12 @@ impl Step<'_> {
                     self.emit(Event::Paused { by, reason: reason.clone(), until: *until });
                 }
             }
-            LoopCommand::Resume { bounds } => {
+            LoopCommand::Resume { bounds, budget } => {
+                self.lift_delay(&by);
                 let reached = matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Reached, .. });
                 if !reached {
-                    self.emit(Event::Resumed { by, bounds: bounds.clone() });
+                    let (bounds, budget) = (bounds.clone(), budget.clone());
+                    self.emit(Event::Resumed { by, bounds, budget, keeps_clock: true });
                     if self.state().phase == Phase::New {
                         self.act(Action::Baseline);
                     }
@@ -40,11 +44,13 @@ impl Step<'_> {
                 let message = message.chars().take(MESSAGE_CAP).collect();
                 self.emit(Event::Steered { by, message, trust: *trust });
             }
-            LoopCommand::Reconfigure { spec } => self.reconfigure(spec),
+            LoopCommand::Reconfigure { spec } => self.reconfigure(&by, spec),
             LoopCommand::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
-                self.emit(Event::Resumed { by, bounds: None });
+                self.lift_delay(&by);
+                self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });
             }
             LoopCommand::Wake => {
+                self.lift_delay(&by);
                 let before = self.state().phase.label();
                 self.emit(Event::Woken { by });
                 self.check_again_since(before);
@@ -54,20 +60,40 @@ impl Step<'_> {
         self.tick();
     }
 
-    fn reconfigure(&mut self, spec: &LoopSpec) {
+    fn reconfigure(&mut self, by: &str, spec: &LoopSpec) {
         let mut spec = Box::new(spec.clone());
         // Where a loop began does not change with its settings.
         spec.workspace.origin.clone_from(&self.state().spec.workspace.origin);
-        if self.ended() || self.state().spec == *spec {
+        let reached = matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Reached, .. });
+        if reached || self.state().spec == *spec {
             return;
         }
+        let limits = RunLimits { bounds: spec.bounds.clone(), budget: spec.guard.budget.clone() };
+        // A limit that ended the loop and is another one now ends it no longer.
+        let goes_on = self.is_exhausted() && limits.still_ended(self.state()).is_none();
         let taking = self.state().phase == Phase::New;
         self.emit(Event::SpecChanged { spec });
+        if goes_on {
+            self.emit(Event::Resumed { by: by.to_owned(), bounds: None, budget: None, keeps_clock: true });
+        }
         // Other checks need another baseline; one that is under way runs the old checks and is
         // compared by their names when it arrives.
         if self.state().phase == Phase::New && !taking {
             self.act(Action::Baseline);
         }
+    }
+
+    /// A delay that the agent requested ends by a person's word; every other wait stays.
+    fn lift_delay(&mut self, by: &str) {
+        let scope = Scope::Loop(self.state().id.clone());
+        let backing = self.out.guards.get(&scope).and_then(|guard| guard.state.backing.as_ref());
+        if backing.is_some_and(|delay| delay.requested && delay.until > self.ctx.now) {
+            self.emit(Event::DelayLifted { scope, by: by.to_owned() });
+        }
+    }
+
+    fn is_exhausted(&self) -> bool {
+        matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Exhausted { .. }, .. })
     }
 
     fn ended(&self) -> bool {

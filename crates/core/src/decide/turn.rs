@@ -37,13 +37,14 @@ impl Step<'_> {
             _ => None,
         };
         if let Some(turn) = &turn {
-            let word = match found {
-                TurnTrace::Alive => "alive",
-                TurnTrace::Exited(_) => "exited",
-                TurnTrace::Gone => "gone",
-                TurnTrace::Idle => "idle",
+            let word = match (found, turn.stage) {
+                (TurnTrace::Alive, _) => "still at work",
+                (TurnTrace::Exited(_), _) => "ended meanwhile",
+                (TurnTrace::Gone, _) => "gone without a result",
+                (TurnTrace::Idle, TurnStage::Running) => "not started",
+                (TurnTrace::Idle, TurnStage::Judging | TurnStage::Integrating) => "at its checks",
             };
-            self.emit(Event::Recovered { found: format!("{} {word}, {}", turn.id, self.state().phase.label()) });
+            self.emit(Event::Recovered { found: format!("{} {word}", turn.id) });
         }
         match (plan, turn) {
             (RecoveryPlan::Baseline, _) => self.act(Action::Baseline),

@@ -40,13 +40,14 @@ impl GuardState {
                 self.deaths.clear();
                 remember(&mut self.cooldowns, at);
             }
-            Event::Backoff { scope: s, until, why }
+            Event::Backoff { scope: s, until, why, requested }
                 if s == scope
                     && (self.backing.as_ref().is_none_or(|b| b.until < *until)
                         || planted::is(Bug::BackoffMarkerShortens)) =>
             {
-                self.backing = Some(Backing { until: *until, why: why.clone() });
+                self.backing = Some(Backing { until: *until, why: why.clone(), requested: *requested });
             }
+            Event::DelayLifted { scope: s, .. } if s == scope => self.backing = None,
             Event::Frozen { scope: s, freeze } if s == scope => {
                 if freeze.by.is_none() {
                     remember(&mut self.freezes, at);

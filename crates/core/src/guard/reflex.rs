@@ -157,12 +157,13 @@ fn backoff(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, now: Time) -> V
     if end.settled.failed {
         let longest = doubled(end.spec.backoff_first, state.failures.saturating_sub(1), end.spec.backoff_cap);
         let until = now + between(Duration::ZERO, longest, mix(end.seed, 77));
-        events.push(Event::Backoff { scope: scope.clone(), until, why: format!("failure: {}", end.how) });
+        let why = format!("failure: {}", end.how);
+        events.push(Event::Backoff { scope: scope.clone(), until, why, requested: false });
     }
     if let Some(asked) = end.asked {
         let granted = asked.min(ASKED_CAP);
         let why = format!("the agent requested a delay of {}", human(asked));
-        events.push(Event::Backoff { scope: scope.clone(), until: now + granted, why });
+        events.push(Event::Backoff { scope: scope.clone(), until: now + granted, why, requested: true });
     }
     events
 }

@@ -130,7 +130,7 @@ fn quiet_hours_keep_back_all_but_what_is_critical() {
     let plan = plan(&world.alerts, &world.route, &Outbox::default(), LocalTime { now: NOON, local_minutes: 0 });
     assert_eq!(plan.reasons[&1], Reason::new(RuleId::NotifyQuiet).until(NOON + HOUR));
     let said = sentence(&plan.reasons[&1], NOON, &|_| "13:00".to_owned());
-    assert_eq!(said, "waits for the end of the quiet hours; next in 60m (at 13:00) [notify.quiet]");
+    assert_eq!(said, "waits for the end of the quiet hours; next in 1h (at 13:00) [notify.quiet]");
 }
 
 #[test]

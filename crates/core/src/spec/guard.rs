@@ -144,6 +144,12 @@ fn is_usual_noop_gap(gap: &Duration) -> bool {
     *gap == MAX_NOOP_GAP
 }
 
+const CONFIRM: u32 = 2;
+
+fn is_usual_confirm(runs: &u32) -> bool {
+    *runs == CONFIRM
+}
+
 settings! {
     /// When a turn may start, how long it may take, and when its loop is taken to be stuck.
     pub struct GuardSpec at |guard| guard;
@@ -225,6 +231,12 @@ settings! {
     #[serde(skip_serializing_if = "is_on")]
     // A fresh start costs one conversation; a needless call of a person costs trust.
     stagnation_change: bool = true => Switch "stagnation_change";
+
+    /// Runs that must agree before the goal counts as reached: when all checks pass, those that
+    /// failed at the baseline run again, until each has run so often. 1 with agents that are free.
+    #[serde(skip_serializing_if = "is_usual_confirm")]
+    // One more run of the checks ends most luck, and costs it once per loop.
+    confirm: u32 = CONFIRM => Count "confirm";
 }
 
 settings! {
@@ -433,6 +445,7 @@ impl GuardSpec {
     pub fn free(mut self) -> Self {
         self.min_gap = Duration::ZERO;
         self.caps = StartCaps::NONE;
+        self.confirm = 1;
         self
     }
 }

@@ -86,6 +86,7 @@ impl LoopState {
             | Event::Noticed { .. }
             | Event::Cooldown { .. }
             | Event::Backoff { .. }
+            | Event::DelayLifted { .. }
             | Event::Frozen { .. }
             | Event::Limited { .. }
             | Event::AgentSwitched { .. }
@@ -114,7 +115,12 @@ impl LoopState {
             Event::Paused { by, reason, until } => {
                 self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at, until: *until });
             }
-            Event::Resumed { bounds, .. } => self.resume(bounds.as_ref(), at),
+            Event::Resumed { bounds, budget, keeps_clock, .. } => {
+                if let Some(budget) = budget {
+                    self.spec.guard.budget = budget.clone();
+                }
+                self.resume(bounds.as_ref(), *keeps_clock, at);
+            }
             Event::StopAsked { by, now } => self.stop = Some(StopWish { by: by.clone(), now: *now }),
             Event::Steered { by, message, trust } => {
                 self.notes.push(match trust {
@@ -417,16 +423,16 @@ impl LoopState {
         self.tries.drain(..extra);
     }
 
-    fn resume(&mut self, bounds: Option<&crate::spec::Bounds>, at: Time) {
+    fn resume(&mut self, bounds: Option<&crate::spec::Bounds>, keeps_clock: bool, at: Time) {
         self.paused = None;
         self.stop = None;
         if let Some(bounds) = bounds {
             self.spec.bounds = bounds.clone();
         }
-        if let Phase::Ended { ending, .. } = &self.phase
+        if let Phase::Ended { ending, at: ended_at } = &self.phase
             && *ending != LoopEnd::Reached
         {
-            self.clock_from = at;
+            self.clock_from = if keeps_clock { self.clock_from + at.since(*ended_at) } else { at };
             self.phase = if self.baseline.is_some() { Phase::Ready } else { Phase::New };
         }
     }

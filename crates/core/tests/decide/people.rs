@@ -15,7 +15,7 @@ fn pause() -> LoopCommand {
 }
 
 fn resume(bounds: Option<Bounds>) -> LoopCommand {
-    LoopCommand::Resume { bounds }
+    LoopCommand::Resume { bounds, budget: None }
 }
 
 fn steer(message: &str) -> LoopCommand {

@@ -213,7 +213,7 @@ fn a_keepalive_that_somebody_took_away_is_made_again_and_an_ended_loop_has_none(
     assert_eq!((rig.phase(), finished(&end)), ("stopped", vec!["k-keepalive-2"]));
     assert!(enqueued(&end, "keepalive").is_empty());
     rig.keepalive_gone = true;
-    let resumed = rig.ask(LoopCommand::Resume { bounds: None });
+    let resumed = rig.ask(LoopCommand::Resume { bounds: None, budget: None });
     assert_eq!((rig.phase(), enqueued(&resumed, "keepalive").len()), ("watching", 1));
 }
 

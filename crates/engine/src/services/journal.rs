@@ -10,7 +10,7 @@ use crate::error::Failure;
 /// Records read at once.
 const CHUNK: usize = 500;
 /// Lines of a listing without a beginning.
-const LINES: usize = 50;
+pub const LINES: usize = 50;
 
 /// Which part of the journal.
 #[derive(Clone, Copy, Debug)]

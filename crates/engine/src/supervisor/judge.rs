@@ -10,7 +10,7 @@ use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::isolation::CommandKind;
 use everloop_core::scoreboard::Scoreboard;
-use everloop_core::spec::WorkspaceMode;
+use everloop_core::spec::{CheckSpec, WorkspaceMode};
 use everloop_core::state::Phase;
 
 use super::action_run::{ActionRun, full_text};
@@ -73,7 +73,8 @@ impl ActionRun {
         let subject = commit.clone().or_else(|| self.state.work.clone());
         let cwd = self.verify_at(subject.as_deref()).await?;
         let before = self.state.board.clone();
-        let board = self.ask(cwd, Some(&before), found.changed).await?;
+        let board = self.ask(cwd.clone(), Some(&before), found.changed).await?;
+        let board = self.confirm(cwd, board).await?;
         Ok(judgement(found, (commit, target), board))
     }
 
@@ -105,7 +106,34 @@ impl ActionRun {
         Ok(cwd)
     }
 
+    /// Runs checks again whose pass would end the loop: one that passes by luck has to be lucky each
+    /// time.
+    async fn confirm(&self, cwd: PathBuf, mut board: Scoreboard) -> Result<Scoreboard, String> {
+        let confirm = self.state.spec.guard.confirm;
+        for _ in 1..confirm {
+            let names = board.unconfirmed(self.state.baseline.as_ref(), confirm);
+            let checks = self.state.spec.checks.iter().filter(|check| names.contains(&check.name.as_str()));
+            let checks: Vec<CheckSpec> = checks.cloned().collect();
+            if checks.is_empty() {
+                break;
+            }
+            let again = self.ask_these(&checks, cwd.clone(), Some(&board), false).await?;
+            board.confirm(again);
+        }
+        Ok(board)
+    }
+
     async fn ask(&self, cwd: PathBuf, before: Option<&Scoreboard>, changed: bool) -> Result<Scoreboard, String> {
+        self.ask_these(&self.state.spec.checks, cwd, before, changed).await
+    }
+
+    async fn ask_these(
+        &self,
+        checks: &[CheckSpec],
+        cwd: PathBuf,
+        before: Option<&Scoreboard>,
+        changed: bool,
+    ) -> Result<Scoreboard, String> {
         let checker = Checker {
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
@@ -113,7 +141,7 @@ impl ActionRun {
             isolation: Some(self.command_at(&cwd).other(&CommandKind::Check)),
             hide: account::hidden(self.state.spec.agents()),
         };
-        let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };
+        let question = Question { checks, cwd: &cwd, before, changed };
         checker.run(question).await.map_err(|e| full_text(&e))
     }
 

@@ -2,16 +2,21 @@
 //! end.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use everloop_agents::agent::{ProcessEnd, Reader};
 use everloop_agents::clock;
 use everloop_agents::job::{Stream, Tail, TailChunk};
 use everloop_core::event::Exit;
+use everloop_core::marker;
 use everloop_core::phase::{PhaseLiveness, Phases};
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::{LoopState, Turn};
 use everloop_core::stream::{AgentEvent, TurnReport};
 use everloop_core::time::Time;
+
+/// A turn's prompt in the turn's folder.
+pub(super) const PROMPT_FILE: &str = "prompt.md";
 
 /// The liveness of a stream at a time.
 pub(super) type Sighting = Option<(PhaseLiveness, Time)>;
@@ -40,11 +45,18 @@ struct Heard {
     any: bool,
     report: TurnReport,
     phases: Phases,
+    /// The delay that the agent's latest words request.
+    delay: Option<Duration>,
 }
 
 impl Heard {
     fn take(&mut self, said: &AgentEvent, at: Time) {
         self.any = true;
+        if let AgentEvent::Text { text } | AgentEvent::Result { text, .. } = said
+            && !text.is_empty()
+        {
+            self.delay = marker::last(text);
+        }
         self.report.take(said);
         self.phases.take(said, at);
     }
@@ -58,7 +70,12 @@ impl Follow {
             reader: Reader::new(agent.kind, turn.resume.is_some()),
             out: Tail::new(Stream::Out),
             err: Tail::new(Stream::Err),
-            heard: Heard { any: false, report: TurnReport::default(), phases: Phases::new(turn.started_at) },
+            heard: Heard {
+                any: false,
+                report: TurnReport::default(),
+                phases: Phases::new(turn.started_at),
+                delay: None,
+            },
             kind: agent.kind,
             plain: false,
             env,
@@ -86,6 +103,9 @@ impl Follow {
 
     /// Reads to the end and puts the sum into the turn's record.
     pub fn finish(mut self, exit: &mut Exit) {
+        let prompt = std::fs::read_to_string(self.dir.join(PROMPT_FILE)).unwrap_or_default();
+        let asked = exit.backoff_ms.map(Duration::from_millis);
+        exit.backoff_ms = asked.filter(|delay| !marker::quotes(&prompt, *delay)).and(exit.backoff_ms);
         let now = exit.ended_at;
         self.read(now);
         let end = ProcessEnd { code: exit.code, signal: exit.signal, now, env: &self.env };
@@ -96,6 +116,9 @@ impl Follow {
         }
         let mut report = self.heard.report;
         report.gaps = self.heard.phases.gaps().clone();
+        // Of a CLI's records only the agent's last words count, never what its tools printed.
+        let asked = self.heard.delay.filter(|delay| !marker::quotes(&prompt, *delay));
+        exit.backoff_ms = asked.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
         exit.report = Some(Box::new(report));
     }
 

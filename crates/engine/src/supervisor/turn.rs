@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
-use super::stream::{Follow, agent_of};
+use super::stream::{Follow, PROMPT_FILE, agent_of};
 use crate::account;
 use crate::error::Failure;
 use crate::isolation::CommandPlace;
@@ -137,7 +137,7 @@ impl ActionRun {
         }
         let cwd = self.workspace().await?.turn_dir();
         self.set_up(Side::Turn, cwd).await?;
-        let prompt_file = dir.join("prompt.md");
+        let prompt_file = dir.join(PROMPT_FILE);
         write_private(&prompt_file, &prompt).map_err(|e| format!("cannot write the prompt: {e}"))?;
         let outside = texts(&account.clone().into_vars());
         let order = Order {

@@ -175,7 +175,7 @@ fn comment(line: &str) -> Option<&'static str> {
         Some("^ the agent claims \"all done\"; nothing was changed, so nothing counts")
     } else if ended && line.contains("refused") {
         Some("^ it edited a test to make it pass: refused, and kept on a ref for you to look at")
-    } else if line.contains("backs off") {
+    } else if line.contains("requested a delay") {
         Some("^ the agent requested a pause: the loop sleeps without a process or a call, and wakes by itself")
     } else {
         None

@@ -1,6 +1,7 @@
 //! `everloop logs`: the journal as lines, and the output of turns. Reads only; following costs a
 //! query every 200 ms.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
@@ -13,7 +14,7 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::VerbSession;
-use crate::ui::{Format, event_line};
+use crate::ui::{EventLines, Format, LogDetail};
 
 mod output;
 
@@ -25,6 +26,9 @@ const HELP: &str = "Examples:
 
 /// Between two reads of the ledger: too short to notice, too long to cost CPU time.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Records that may become one line, with room to spare.
+const RECORDS_PER_LINE: usize = 8;
 
 /// Shows what happened, oldest first: of one loop, or of all of them, the guard and the supervisor.
 #[derive(Debug, clap::Args)]
@@ -45,6 +49,9 @@ pub struct LogsArgs {
     /// Show the output of this turn's agent instead; an id (`k3f9-3.1`) or, with a loop, a number
     #[arg(long, value_name = "TURN", conflicts_with_all = ["lines", "since"])]
     turn: Option<String>,
+    /// Show every event, also the steps of a turn and the bookkeeping of quarantine
+    #[arg(short, long, conflicts_with = "turn")]
+    verbose: bool,
 }
 
 pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure> {
@@ -54,9 +61,24 @@ pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure>
         return output::show(turn, args, session, &ledger);
     }
     let owner = session.named_loop(&ledger, args.id.as_deref())?;
-    let printer = Printer { session, zone: TimeZone::system() };
-    let range = JournalRange { owner: owner.as_ref(), lines: args.lines, since: since(args, session)? };
-    let last = journal::read(&ledger, &range, |records| printer.print(records))?;
+    let printer = Printer { session, lines: RefCell::new(EventLines::new(LogDetail::of(args.verbose))) };
+    let since = since(args, session)?;
+    let range = JournalRange { owner: owner.as_ref(), lines: args.lines, since };
+    let lines = args.lines.or_else(|| since.is_none().then_some(journal::LINES));
+    let last = match lines.filter(|_| !args.verbose && session.ui.format() == Format::Text) {
+        // A turn's records are one line, so more of them are read than lines are wanted.
+        Some(lines) => {
+            let range = JournalRange { lines: Some(lines.saturating_mul(RECORDS_PER_LINE)), ..range };
+            let mut text = Vec::new();
+            let last = journal::read(&ledger, &range, |records| {
+                text.extend(printer.text(records));
+                Ok(())
+            })?;
+            session.ui.out_lines(&text[text.len().saturating_sub(lines)..])?;
+            last
+        }
+        None => journal::read(&ledger, &range, |records| printer.print(records))?,
+    };
     if args.follow {
         follow(&ledger, owner.as_ref(), last, &printer)?;
     }
@@ -96,16 +118,21 @@ fn point_in_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
 /// Prints matching records.
 struct Printer<'a> {
     session: &'a VerbSession,
-    zone: TimeZone,
+    lines: RefCell<EventLines>,
 }
 
 impl Printer<'_> {
+    fn text(&self, records: &[JournalRecord]) -> Vec<String> {
+        let mut lines = self.lines.borrow_mut();
+        records.iter().flat_map(|record| lines.of(record)).collect()
+    }
+
     fn print(&self, records: &[JournalRecord]) -> Result<(), Failure> {
         let ui = &self.session.ui;
         for record in records {
             match ui.format() {
                 Format::Json => ui.json(record)?,
-                Format::Text => ui.out(&event_line(record, &self.zone))?,
+                Format::Text => self.lines.borrow_mut().of(record).iter().try_for_each(|line| ui.out(line))?,
             }
             if ui.closed() {
                 break;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
+use everloop_core::raise::RunLimits;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
 use everloop_engine::error::{Code, Failure};
@@ -18,12 +18,13 @@ use super::message::send;
 use super::{VerbSession, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::http::Http;
-use crate::ui::{Format, quantities};
+use crate::ui::{Format, LogDetail, quantities};
 
 mod apply;
 mod create;
 mod follow;
 mod mesh;
+mod resumed;
 mod watch;
 
 pub use apply::apply;
@@ -66,6 +67,9 @@ pub struct RunArgs {
     /// Take over an everloop.toml that changed while agents worked here, without confirmation
     #[arg(short, long)]
     yes: bool,
+    /// Print every event, also the steps of a turn and the bookkeeping of quarantine
+    #[arg(short, long)]
+    verbose: bool,
     /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
     #[arg(long)]
     no_wait: bool,
@@ -82,36 +86,15 @@ pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
     let (state, origin) = create::find_or_create(&wanted, args, session, &home, &mut ledger)?;
-    announce(session, &state, &wanted, origin);
+    let spec = match origin {
+        create::LoopOrigin::Made => state.spec.clone(),
+        create::LoopOrigin::Resumed => resumed::take_over(session, &mut ledger, &state, &wanted)?,
+    };
+    announce(session, &LoopState { spec, ..state.clone() }, &wanted, origin);
     if args.detach {
         return detach(session, &home, &mut ledger, &state);
     }
-    if origin == create::LoopOrigin::Resumed {
-        wake_up(session, &mut ledger, &state, &wanted)?;
-    }
     attend(args, session, &home, &state.id)
-}
-
-/// Resumes a loop that ended before its goal (stopped, exhausted) with the bounds of this command.
-fn wake_up(
-    session: &VerbSession,
-    ledger: &mut Sqlite,
-    state: &LoopState,
-    wanted: &ResolvedLoop,
-) -> Result<(), Failure> {
-    let mut bounds = wanted.bounds.clone();
-    if matches!(
-        &state.phase,
-        Phase::Ended { ending: LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } | LoopEnd::Failed { .. }, .. }
-    ) {
-        bounds.max_turns = bounds.max_turns.map(|n| n.max(1).saturating_add(state.turns));
-    } else if state.paused.is_none() {
-        return Ok(());
-    }
-    let command = LoopCommand::Resume { bounds: Some(bounds) };
-    let body = serde_json::to_string(&command).expect("a command is plain data and always has a JSON form");
-    ledger.transact(session.now(), &[Op::Signal { to: state.id.to_string(), by: send::person(), body }])?;
-    Ok(())
 }
 
 /// Prints before anything starts what will happen and what it may cost at most.
@@ -127,7 +110,7 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
         WorkspaceMode::InPlace => format!("directly in {}", state.spec.workspace.dir),
     };
     ui.talk(&format!("  works {place}"));
-    ui.talk(&format!("  at most: {}", quantities::ceiling(&state.spec)));
+    ui.talk(&format!("  at most: {}", quantities::ceiling(state, &RunLimits::of(state), session.now())));
     for line in crate::ui::agents::permissions(&state.spec) {
         ui.talk(&format!("  {line}"));
     }
@@ -171,10 +154,12 @@ fn attend_elsewhere(
 /// Supervises the loop, or follows it while another process does; when that process ends, this one
 /// takes over.
 fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
-    let mut watcher = watch::Foreground::new(&session.ui, id.clone(), args.no_wait);
-    let mut interrupted = None;
+    let mut watcher = {
+        let wait = if args.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait };
+        watch::Foreground::new(&session.ui, id.clone(), LogDetail::of(args.verbose), wait)
+    };
     loop {
-        if let Ok(ownership) = home.own("run", session.now())? {
+        let interrupted = if let Ok(ownership) = home.own("run", session.now())? {
             let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
             let (listen, port) = (up::listen_on_demand(session)?, Some(Box::new(Http) as _));
@@ -188,12 +173,13 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId
                 projects: Arc::new(FileProjects),
             };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
-            interrupted = up::block_on(supervisor.run(&mut watcher))??;
+            up::block_on(supervisor.run(&mut watcher))??
         } else {
             let mut ledger = session.writer(home)?;
             attend_elsewhere(session, home, &mut ledger, id)?;
-            follow::follow(session, home, &mut watcher, id)?;
-        }
+            let followed = follow::Followed { session, home, id };
+            up::block_on(followed.follow(&mut watcher))??
+        };
         watcher.finish();
         let ledger = session.writer(home)?;
         let (_, state) = session.find_loop(&ledger, Some(id.as_str()))?;
@@ -201,7 +187,10 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId
         match (&state.phase, interrupted, held) {
             (Phase::Ended { ending, .. }, _, _) => return report(session, &state, ending, interrupted),
             (_, Some(interrupt), _) => {
-                session.ui.talk(&format!("loop {id} is not over; the same command goes on with it"));
+                // A loop that another process supervises goes on there; that was printed.
+                if !home.is_owned() {
+                    session.ui.talk(&format!("loop {id} is not over; the same command goes on with it"));
+                }
                 return Ok(code_of(interrupt));
             }
             (_, None, Some(code)) => {

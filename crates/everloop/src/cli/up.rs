@@ -17,8 +17,6 @@ use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use everloop_engine::unit::{Manager, Unit, is_ours};
 
-use jiff::tz::TimeZone;
-
 use serde_json::json;
 
 use super::VerbSession;
@@ -42,6 +40,9 @@ pub struct UpArgs {
     /// (systemd, on macOS launchd)
     #[arg(long)]
     install: bool,
+    /// Print every event, also the steps of a turn and the bookkeeping of quarantine
+    #[arg(short, long)]
+    verbose: bool,
     /// Only print the unit [default: of this system]
     #[arg(long, value_name = "systemd|launchd", num_args = 0..=1, default_missing_value = Manager::HERE, value_parser = choices::manager())]
     print_unit: Option<Manager>,
@@ -86,7 +87,9 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     if let Some(address) = supervisor.address() {
         session.ui.talk(&format!("health and metrics on http://{address}"));
     }
-    let ended = block_on(supervisor.run(&mut Lines { ui: &session.ui }))??;
+    let ended = block_on(
+        supervisor.run(&mut Lines { ui: &session.ui, lines: ui::EventLines::new(ui::LogDetail::of(args.verbose)) }),
+    )??;
     session.ui.talk("stopped; loops go on with `everloop up`");
     Ok(match ended {
         Some(Interrupt::Int) => Code::Interrupted,
@@ -202,18 +205,18 @@ pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints one line per event.
+/// Prints what happens.
 struct Lines<'a> {
     ui: &'a ui::Ui,
+    lines: ui::EventLines,
 }
 
 impl Watcher for Lines<'_> {
     fn committed(&mut self, state: &LoopState, events: &[Event], at: Time) {
-        let zone = TimeZone::system();
         for event in events {
             let owner = Some(state.id.clone());
             let record = JournalRecord { seq: 0, at, owner, version: EVENT_VERSION, event: event.clone() };
-            self.ui.talk(&ui::event_line(&record, &zone));
+            self.lines.of(&record).iter().for_each(|line| self.ui.talk(line));
         }
     }
     fn beat(&mut self, _: &LoopState, _: Option<Duration>, _: Time) {}

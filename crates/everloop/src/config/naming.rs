@@ -19,9 +19,11 @@ pub fn short(run: &str) -> String {
     {
         return short(script);
     }
+    // Without its flags a test says nothing.
+    let is_test = words.first().is_some_and(|program| ["test", "["].contains(&file_name(program)));
     let mut name = String::new();
     let ends = |word: &&String| !word.starts_with(['&', '|', ';', '>', '<', '#']);
-    for word in words.iter().take_while(ends).filter(|w| !w.starts_with('-') && !w.contains('=')).take(3) {
+    for word in words.iter().take_while(ends).filter(|w| is_test || !w.starts_with('-') && !w.contains('=')).take(3) {
         let word = if name.is_empty() { file_name(word) } else { word.as_str() };
         let longer = if name.is_empty() { word.to_owned() } else { format!("{name} {word}") };
         if !name.is_empty() && longer.chars().count() > NAME_MAX_CHARS {
@@ -61,7 +63,7 @@ mod tests {
     fn names_say_what_a_command_is_about() {
         for (run, name) in [
             ("cargo test --workspace", "cargo test"),
-            ("test -f done", "test done"),
+            ("test -f done", "test -f done"),
             ("npm run lint", "npm run lint"),
             ("./scripts/check.sh --fast", "check.sh"),
             ("sh -c 'cargo test && cargo fmt'", "cargo test"),

@@ -439,7 +439,7 @@ fn one_off_loops_need_no_file() {
     let words = ["--check", "test -f done", "--agent-cmd", "touch done", "-n", "3", "--in-place"];
     let resolved = one_off(flags(&words)).expect("flags are enough");
     assert_eq!((resolved.name.as_str(), resolved.goal.as_str()), ("make-x", "Make x"));
-    assert_eq!(resolved.checks[0].name, "test done");
+    assert_eq!(resolved.checks[0].name, "test -f done");
     assert_eq!((resolved.bounds.max_turns, resolved.workspace.kind), (Some(3), WorkspaceKey::InPlace));
     insta::assert_snapshot!(one_off(Flags::default()).expect_err("nothing is there").to_string(), @r#"
     error: `GOAL`: loop `make-x` has no agent

@@ -79,7 +79,8 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::Cooldown { scope, until: end, level } => {
             format!("Frosty: {scope} cools down until {} (level {level})", until(end))
         }
-        Event::Backoff { scope, until: end, why } => format!("{scope} backs off until {} ({why})", until(end)),
+        Event::Backoff { scope, until: end, why, .. } => format!("{scope} backs off until {} ({why})", until(end)),
+        Event::DelayLifted { by, .. } => format!("the delay that the agent requested was ended by {by}"),
         Event::Frozen { scope, freeze } => format!("Willy: {scope} is frozen {}", frozen(freeze, &until)),
         Event::Released { scope, by, reason } => format!("{scope} was released by {by}: {reason}"),
         Event::Noticed { pattern, turns } => format!("noticed {} for {}", pattern.label(), count(*turns, "turn")),
@@ -147,7 +148,8 @@ fn let_go(why: &Why, until: &dyn Fn(&Time) -> String) -> String {
     }
 }
 
-fn exited(exit: &Exit) -> String {
+/// How the agent of a turn ended, as a fragment.
+pub fn exited(exit: &Exit) -> String {
     let leftovers = match exit.leftovers {
         0 => String::new(),
         n => format!(
@@ -158,7 +160,8 @@ fn exited(exit: &Exit) -> String {
     format!("the agent ended after {}, {}{leftovers}", human(exit.ended_at.since(exit.started_at)), exit.describe())
 }
 
-fn judged(judgement: &Judgement) -> String {
+/// What a turn changed and what its checks say, as a fragment.
+pub fn judged(judgement: &Judgement) -> String {
     let mut parts = Vec::new();
     match (&judgement.error, judgement.changed) {
         (Some(error), _) => parts.push(format!("cannot judge the work: {error}")),

@@ -6,7 +6,7 @@ use crate::env::Env;
 fn long_the_demo_shows_what_it_promises_and_ends_well() {
     let env = Env::new();
     let out = env.run(&["demo", "--svg", "demo.svg"]).ok();
-    for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "alive, running", "sleeps"]
+    for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "still at work", "sleeps"]
     {
         assert!(out.stderr.contains(seen), "`{seen}` is missing:\n{}", out.stderr);
     }

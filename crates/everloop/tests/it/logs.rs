@@ -11,6 +11,14 @@ fn lines_are_limited_and_json_is_one_object_per_line() {
     let all = env.run(&["logs"]).ok().stdout;
     assert!(all.contains("created loop") && all.contains("ended: "), "{all}");
     assert_eq!(env.run(&["logs", "-n", "2"]).ok().stdout.lines().count(), 2);
+    let every = env.run(&["logs", "-v"]).ok().stdout;
+    for words in ["the agent ended after", "quarantine record"] {
+        assert_eq!(every.lines().filter(|line| line.contains(words)).count(), 1, "{every}");
+    }
+    let turn: Vec<&str> = all.lines().filter(|line| line.contains("-1.1")).collect();
+    let [started, ended] = turn.as_slice() else { panic!("a turn begins and ends:\n{all}") };
+    assert!(started.contains("turn 1 started") && ended.contains("1 of 1 check passes"), "{all}");
+    assert!(!all.contains("quarantine record"), "{all}");
     assert_eq!(env.run(&["logs", "--since", "1h"]).ok().stdout, all);
     let future = env.run(&["logs", "--since", "2100-01-01"]).ok().stdout;
     assert_eq!(future, "");
@@ -44,4 +52,15 @@ fn following_ends_with_the_loop() {
     assert_eq!(env.run(&["logs", "--turn", "1"]).ok().stdout, "working\n");
     env.run(&["logs", "--turn", "9"]).exits(2);
     env.run(&["logs", "--turn", "../../etc"]).exits(2);
+}
+
+#[test]
+fn the_last_words_of_an_agent_that_failed_are_shown() {
+    let env = Env::new();
+    let agent = "echo one >&2; echo 'no model of that name' >&2; exit 3";
+    let run = env.run(&["run", "x", "--check", "false", "--agent-cmd", agent, "-n", "1", "--min-gap", "0"]).exits(3);
+    let logs = env.run(&["logs"]).ok().stdout;
+    for printed in [&run.stderr, &logs] {
+        assert!(printed.contains("\n    | no model of that name\n"), "{printed}");
+    }
 }

@@ -248,7 +248,7 @@ fn bounds_end_the_loop_and_resume_goes_on() {
     env.run(&with(&["--max-calls", "2", "--new"])).exits(3);
     assert_eq!(env.the_loop()["spent"]["calls"], 2);
     let refused = env.run(&["resume"]).exits(2);
-    assert!(refused.stderr.contains("its limit on calls is used up"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("its calls are used up"), "{}", refused.stderr);
 }
 
 #[test]
@@ -264,5 +264,30 @@ fn typos_get_hints() {
     for (args, code, hint) in cases {
         let out = env.run(args).exits(code);
         assert!(out.stderr.contains(hint), "{args:?}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn a_check_that_passes_by_luck_does_not_end_the_loop() {
+    let env = Env::new().git();
+    // Passes in every odd run on one checkout.
+    let check = "test -f done && { n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) > n; [ $((n % 2)) = 0 ]; }";
+    let confirmed = ["run", "x", "--check", check, "--agent-cmd", "touch done", "-n", "1"];
+    env.run(&confirmed).exits(3);
+    let state = env.the_loop();
+    assert_eq!(state["board"][0]["verdict"]["is"], "flaky", "{state}");
+    let honest = ["run", "y", "--check", "test -f made", "--agent-cmd", "touch made", "-n", "1"];
+    env.run(&honest).ok();
+}
+
+#[test]
+fn no_wait_ends_at_once_for_a_loop_that_was_held_before() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    env.run(&["guard", "hold", "--reason", "a test"]).ok();
+    for _ in 0..2 {
+        let args = ["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "3", "--min-gap", "0", "--no-wait"];
+        let said = env.run(&args).exits(5).stderr;
+        assert!(said.contains("a test"), "the reason is printed: {said}");
     }
 }

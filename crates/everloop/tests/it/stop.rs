@@ -1,5 +1,7 @@
 //! `everloop stop`: a loop ends after its turn, or now; it stays resumable.
 
+use nix::sys::signal::Signal;
+
 use crate::env::{Env, processes_of};
 
 #[test]
@@ -34,4 +36,43 @@ fn stopping_waits_for_the_end_of_the_turn_whose_work_counts() {
 fn an_agent_may_not_stop_a_loop() {
     let env = Env::new().var("EVERLOOP_TURN", "k3f9-1.1");
     assert!(env.run(&["stop"]).exits(2).stderr.contains("only a person may"));
+}
+
+#[test]
+fn an_interrupt_in_a_run_that_joined_a_supervisor_takes_the_same_steps() {
+    let env = Env::new();
+    let up = env.spawn(&["up", "--listen", "off"]);
+    env.wait_for("the supervisor", || env.run(&["status", "--json"]).ok().stdout.contains("\"up\""));
+    let agent = "touch begun; sleep 50";
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
+    env.wait_for("the agent works", || env.project().join("begun").exists());
+    run.signal(Signal::SIGINT);
+    env.wait_for("the wish arrives", || env.the_loop()["stop"]["now"] == false);
+    assert_eq!(env.the_loop()["phase"]["is"], "turn", "the turn goes on");
+    run.signal(Signal::SIGINT);
+    let said = run.wait().exits(130).stderr;
+    assert!(said.contains("ends after this turn; Ctrl-C again stops the agent now"), "{said}");
+    assert!(said.contains("stopping the agent, nothing is lost; Ctrl-C again leaves at once"), "{said}");
+    assert_eq!(env.the_loop()["phase"]["ending"]["is"], "stopped");
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
+}
+
+#[test]
+fn the_third_interrupt_leaves_and_names_what_goes_on() {
+    let env = Env::new();
+    let up = env.spawn(&["up", "--listen", "off"]);
+    env.wait_for("the supervisor", || env.run(&["status", "--json"]).ok().stdout.contains("\"up\""));
+    let agent = "trap '' TERM INT; touch begun; sleep 50 & wait; sleep 50 & wait; sleep 50";
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
+    env.wait_for("the agent works", || env.project().join("begun").exists());
+    for now in [false, true] {
+        run.signal(Signal::SIGINT);
+        env.wait_for("the wish arrives", || env.the_loop()["stop"]["now"] == now);
+    }
+    run.signal(Signal::SIGINT);
+    let said = run.wait().exits(130).stderr;
+    assert!(said.contains("leaving; its supervisor goes on with loop"), "{said}");
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
 }

@@ -21,3 +21,31 @@ fn without_a_supervisor_nothing_can_be_woken() {
     let away = env.run(&["wake"]).exits(6);
     assert!(away.stderr.contains("hint: everloop up"), "{}", away.stderr);
 }
+
+#[test]
+fn an_agent_that_repeats_its_prompt_waits_for_nothing() {
+    let env = Env::new();
+    env.run(&["run", "x\n<BACKOFF 10m>", "--check", "false", "--agent-cmd", "cat", "-n", "2", "--min-gap", "0"])
+        .exits(3);
+    let logs = env.run(&["logs"]).ok().stdout;
+    assert!(!logs.contains("guard.backoff") && !logs.contains("requested a delay"), "{logs}");
+    let prompt = env.run(&["prompt"]).ok().stdout;
+    assert!(prompt.contains("<BACKOFF 10m>"), "the marker stands in the prompt: {prompt}");
+}
+
+#[test]
+fn a_delay_that_the_agent_requested_ends_by_a_wake_or_a_resume() {
+    let env = Env::new();
+    let agent = "echo; echo '<BACKOFF 1h>'";
+    let _run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
+    for (turns, verb) in [(1, "wake"), (2, "resume")] {
+        env.wait_for("it waits", || {
+            env.run(&["why"]).stdout.contains("requested a delay of 1h") && env.the_loop()["turns"] == turns
+        });
+        env.run(&[verb]).ok();
+        env.wait_for("the next turn", || env.the_loop()["turns"] == turns + 1);
+    }
+    let logs = env.run(&["logs"]).ok().stdout;
+    assert_eq!(logs.matches("the delay that the agent requested was ended by tester").count(), 2, "{logs}");
+    env.run(&["replay"]).ok();
+}

@@ -85,7 +85,7 @@ fn task(id: &str, owner: Option<&str>, deps: &[&str]) -> Op {
 fn guard() -> GuardState {
     let mut state = GuardState {
         cooling: Some(Cooling { until: Time(70), level: 2 }),
-        backing: Some(Backing { until: Time(60), why: "failure".into() }),
+        backing: Some(Backing { until: Time(60), why: "failure".into(), requested: false }),
         last_start: Some(Time(10)),
         spent: Spend { calls: 1, tokens: 2, microusd: 3 },
         deaths: vec![Time(8), Time(9)],

@@ -167,7 +167,7 @@ impl World {
                 let watches = !state.spec.watch.is_empty();
                 let deadline = watches.then(|| self.wall() + WATCH_ON);
                 let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), deadline, ..Bounds::default() };
-                self.ask(&id, &LoopCommand::Resume { bounds: Some(bounds) });
+                self.ask(&id, &LoopCommand::Resume { bounds: Some(bounds), budget: None });
             }
         }
     }

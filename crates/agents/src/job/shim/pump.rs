@@ -143,6 +143,9 @@ impl Line {
         self.fd = None;
         let Self { redactor, scanner, capture, .. } = self;
         redactor.finish(&mut |clean| take(clean, scanner, capture, sums));
+        if let Some(delay) = scanner.as_mut().and_then(Scanner::finish) {
+            sums.backoff = Some(delay);
+        }
     }
 }
 

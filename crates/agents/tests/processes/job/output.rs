@@ -146,7 +146,7 @@ fn secrets_do_not_slow_a_flood() {
 fn backoff_across_reads() {
     let marker = "<BACKOFF 90s>";
     for cut in 1..marker.len() {
-        let script = format!("printf %s 'wait {}'; sleep 0.02; printf %s '{} please'", &marker[..cut], &marker[cut..]);
+        let script = format!("printf 'wait\n{}'; sleep 0.02; printf '{}\nplease'", &marker[..cut], &marker[cut..]);
         assert_eq!(Room::sh(&script).run().exit.backoff_ms, Some(90_000), "cut at {cut}");
     }
 }

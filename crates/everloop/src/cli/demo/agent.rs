@@ -37,7 +37,7 @@ pub fn play(acts: &OsStr) -> io::Result<()> {
         }
         5 => {
             work(300);
-            say("usage limit reached, try again later <BACKOFF 10s>")
+            say("usage limit reached, try again later\n<BACKOFF 10s>")
         }
         _ => {
             say("documenting, and removing what is left to do")?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use everloop_core::guard::{GuardState, Guards, Scope, Spend};
 use everloop_core::spec::LoopSpec;
 use everloop_core::state::LoopState;
+use everloop_core::why::backed_off;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::guard::{self as service, GuardAnswer};
 use serde_json::{Value, json};
@@ -122,12 +123,8 @@ fn details(scope: &Scope, guard: &GuardState, look: &StatusStyle) -> Vec<String>
         ));
     }
     if let Some(backing) = guard.backing.as_ref().filter(|b| b.until > look.now) {
-        let said = format!(
-            "{scope}: waits until {} ({}; {} failures in a row)",
-            at(backing.until),
-            backing.why,
-            guard.failures
-        );
+        let why = backed_off(&backing.why, &guard.failures.to_string());
+        let said = format!("{scope}: waits until {} ({why})", at(backing.until));
         lines.push(clean(&said));
     }
     if let Some(held) = guard.held.as_ref().filter(|h| h.until > look.now) {

@@ -116,9 +116,9 @@ pub fn find_or_create(
 }
 
 fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
-    let runs = |checks: &[everloop_core::spec::CheckSpec]| -> Vec<(String, String)> {
-        checks.iter().map(|c| (c.name.clone(), c.run.clone())).collect()
-    };
+    // Names that everloop made up differ between versions.
+    let runs =
+        |checks: &[everloop_core::spec::CheckSpec]| -> Vec<String> { checks.iter().map(|c| c.run.clone()).collect() };
     let over = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
     !over
         && state.spec.goal == wanted.goal

@@ -1,8 +1,9 @@
 //! A loop in full: the summary, its limits, and every turn in its state.
 
-use everloop_core::spec::{AgentSpec, LoopSpec, Tasks, WorkspaceMode};
+use everloop_core::raise::RunLimits;
+use everloop_core::spec::{AgentSpec, Tasks, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase, Try};
-use everloop_core::time::human;
+use everloop_core::time::{Time, human};
 use everloop_core::watch::MonitorSpec;
 use everloop_core::why::why;
 use everloop_engine::error::{Code, Failure};
@@ -25,7 +26,7 @@ pub fn show(found: &LoopShown, session: &VerbSession) -> Result<Code, Failure> {
     let LoopShown { state, tasks, signs } = found;
     let look = session.ui.look(session.now());
     let mut lines = summary(state, look.paint);
-    lines.extend(rules(&state.spec));
+    lines.extend(rules(state, look.now));
     lines.push(format!(
         "{}{}",
         look.paint.strong("Now       "),
@@ -44,7 +45,8 @@ pub fn show(found: &LoopShown, session: &VerbSession) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-fn rules(spec: &LoopSpec) -> Vec<String> {
+fn rules(state: &LoopState, now: Time) -> Vec<String> {
+    let spec = &state.spec;
     let place = match &spec.workspace.mode {
         WorkspaceMode::Git { target } => format!("{}, onto {target}", spec.workspace.dir),
         WorkspaceMode::InPlace => format!("{}, in place", spec.workspace.dir),
@@ -59,7 +61,7 @@ fn rules(spec: &LoopSpec) -> Vec<String> {
     lines.push(format!("Isolation {}", isolation::means(&spec.isolation)));
     lines.push(format!(
         "Limits    {}; gap {}, starts per minute/hour/day {caps}{paced}",
-        ceiling(spec),
+        ceiling(state, &RunLimits::of(state), now),
         human(guard.min_gap)
     ));
     lines

@@ -1,6 +1,7 @@
 //! `everloop task list`: the board as a table.
 
 use clap::ValueEnum;
+use everloop_core::event::Outcome;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::watch::KEEPALIVE;
 use everloop_engine::error::{Code, Failure};
@@ -111,8 +112,16 @@ pub(in crate::cli) fn state(row: &TaskRow, look: &StatusStyle) -> String {
             format!("lease of {} is over{failures}", clean(node.as_str()))
         }
         TaskState::Leased { node, .. } => format!("leased to {}{failures}", clean(node.as_str())),
-        TaskState::Done => look.paint.good("done"),
+        TaskState::Done => match outcome(row) {
+            None | Some(Outcome::Reached | Outcome::Progress) => look.paint.good("done"),
+            Some(other) => look.paint.warn(other.label()),
+        },
         TaskState::Dead => look.paint.bad(&format!("dead{failures}")),
         TaskState::Blocked => look.paint.warn("blocked"),
     }
+}
+
+/// The outcome of the turn that ended a task; a task that a person or an agent finished has none.
+fn outcome(row: &TaskRow) -> Option<Outcome> {
+    serde_json::from_str(row.result.as_deref()?).ok()
 }

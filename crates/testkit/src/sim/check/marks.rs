@@ -81,6 +81,7 @@ pub(super) fn of(event: &Event) -> &'static str {
         Event::Stopping { .. } => "stopping",
         Event::Cooldown { .. } => "cooldown",
         Event::Backoff { .. } => "backoff",
+        Event::DelayLifted { .. } => "delay lifted",
         Event::Limited { .. } => "account limited",
         Event::AgentSwitched { .. } => "agent switched",
         Event::Frozen { .. } => "frozen",

@@ -102,7 +102,7 @@ fn target_moves(name: &str, every_ms: u64, how: fn(LoopId) -> Happening) -> Scen
 /// A person pauses, resumes, stops and releases, some of it twice.
 fn people() -> Scenario {
     let pause = || LoopCommand::Pause { reason: "lunch".to_owned(), until: None };
-    let resume = || LoopCommand::Resume { bounds: None };
+    let resume = || LoopCommand::Resume { bounds: None, budget: None };
     let id = || LoopId::new("a");
     Scenario::new("people", 4)
         .ask(5, LoopCommand::Steer { message: "mind the tests".to_owned(), trust: Trust::Operator })
@@ -120,7 +120,10 @@ fn people() -> Scenario {
         .at(330, Happening::Restarts)
         .at(350, Happening::Amend(id(), Amendment::Retry))
         .ask(380, LoopCommand::Stop { now: false })
-        .ask(600, LoopCommand::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }) })
+        .ask(
+            600,
+            LoopCommand::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }), budget: None },
+        )
 }
 
 /// All checks pass; something happens three times, then nothing for so long that it is parked, then

@@ -91,7 +91,7 @@ fn happening(random: &mut Random, loops: u64) -> Happening {
     let scope = random.pick(&[Scope::All, Scope::Loop(id.clone()), Scope::Account("default".to_owned())]);
     match random.below(18) {
         0 => Happening::Ask(id, LoopCommand::Pause { reason: "a look".to_owned(), until: None }),
-        1 | 2 => Happening::Ask(id, LoopCommand::Resume { bounds: None }),
+        1 | 2 => Happening::Ask(id, LoopCommand::Resume { bounds: None, budget: None }),
         3 => Happening::Ask(id, LoopCommand::Stop { now: false }),
         4 => Happening::Ask(id, LoopCommand::Stop { now: true }),
         5 => Happening::Ask(

@@ -1,0 +1,124 @@
+//! The same command again: its flags and files hold for the loop that goes on.
+
+use std::time::Duration;
+
+use everloop_core::action::LoopCommand;
+use everloop_core::event::LoopEnd;
+use everloop_core::op::Op;
+use everloop_core::raise::RunLimits;
+use everloop_core::spec::{AgentSpec, Bounds, Budget, LoopSpec};
+use everloop_core::state::{LoopState, Phase};
+use everloop_core::time::Time;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::quantities::{flag_of, used_up};
+use everloop_store::{Ledger, Sqlite};
+
+use crate::cli::VerbSession;
+use crate::cli::message::send;
+use crate::config::ResolvedLoop;
+
+/// Takes over what differs and lets a paused, stopped or exhausted loop go on. Returns the settings
+/// from now on.
+pub(super) fn take_over(
+    session: &VerbSession,
+    ledger: &mut Sqlite,
+    state: &LoopState,
+    wanted: &ResolvedLoop,
+) -> Result<LoopSpec, Failure> {
+    let spec = with_flags(state, wanted, session.now());
+    let limits = RunLimits { bounds: spec.bounds.clone(), budget: spec.guard.budget.clone() };
+    if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, session.now())) {
+        return Err(Failure::new(Code::NotReached, format!("loop `{}`: its {}", state.id, used_up(bound)))
+            .hint(format!("give it more: everloop resume {} {}", state.id, flag_of(bound))));
+    }
+    let mut commands = Vec::new();
+    if matches!(state.phase, Phase::Ended { .. }) || state.paused.is_some() {
+        let (bounds, budget) = (Some(limits.bounds), Some(limits.budget));
+        commands.push(LoopCommand::Resume { bounds, budget });
+    }
+    let changes = changes(&state.spec, &spec);
+    if !changes.is_empty() {
+        session.ui.talk(&format!("takes over for loop {}: {}", state.id, changes.join(", ")));
+        commands.push(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
+    }
+    let signal = |command: &LoopCommand| {
+        let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
+        Op::Signal { to: state.id.to_string(), by: send::person(), body }
+    };
+    let ops: Vec<Op> = commands.iter().map(signal).collect();
+    if !ops.is_empty() {
+        ledger.transact(session.now(), &ops)?;
+    }
+    Ok(spec)
+}
+
+/// The loop's settings with those of this command. What was found in the folder when the loop was
+/// made (pins, judge files, origin) stays.
+fn with_flags(state: &LoopState, wanted: &ResolvedLoop, now: Time) -> LoopSpec {
+    let mut spec = state.spec.clone();
+    spec.agent = wanted.agent.clone();
+    spec.others.clone_from(&wanted.others);
+    spec.guard.clone_from(&wanted.guard);
+    spec.watch.clone_from(&wanted.watch);
+    spec.isolation.clone_from(&wanted.isolation);
+    spec.guard.budget = budget(state, &wanted.guard.budget);
+    spec.bounds = bounds(state, &wanted.bounds, state.time_used(now));
+    spec
+}
+
+/// The same command after its turns or its time were used up means as many again; otherwise they
+/// are those of the whole loop.
+fn bounds(state: &LoopState, wanted: &Bounds, used: Duration) -> Bounds {
+    let old = &state.spec.bounds;
+    let ended_by = |name: &str| match &state.phase {
+        Phase::Ended { ending: LoopEnd::Exhausted { bound }, .. } => bound == name,
+        _ => false,
+    };
+    let max_turns = match wanted.max_turns {
+        Some(n) if n <= state.turns && ended_by("turns") => Some(n.max(1).saturating_add(state.turns)),
+        n => raised(n, old.max_turns, state.turns),
+    };
+    let max_time = match wanted.max_time {
+        Some(time) if time <= used && ended_by("time") => Some(used + time),
+        time => raised(time, old.max_time, used),
+    };
+    Bounds { max_turns, max_time, deadline: wanted.deadline }
+}
+
+fn budget(state: &LoopState, wanted: &Budget) -> Budget {
+    let (old, spent) = (&state.spec.guard.budget, &state.spent);
+    Budget {
+        calls: raised(wanted.calls, old.calls, spent.calls),
+        tokens: raised(wanted.tokens, old.tokens, spent.tokens),
+        microusd: raised(wanted.microusd, old.microusd, spent.microusd),
+    }
+}
+
+/// The wanted limit, unless it is used up and `everloop resume` gave more than that.
+fn raised<T: PartialOrd>(wanted: Option<T>, old: Option<T>, used: T) -> Option<T> {
+    match &wanted {
+        Some(limit) if *limit <= used && old.as_ref().is_none_or(|old| *old > used) => old,
+        _ => wanted,
+    }
+}
+
+/// What differs, for a person; the names are those of the flags and keys.
+fn changes(old: &LoopSpec, new: &LoopSpec) -> Vec<&'static str> {
+    let agents = |spec: &LoopSpec| spec.agents().cloned().collect::<Vec<AgentSpec>>();
+    let (was, is) = (&old.guard.budget, &new.guard.budget);
+    let mut guard = old.guard.clone();
+    guard.budget.clone_from(is);
+    let rows = [
+        ("max-turns", old.bounds.max_turns != new.bounds.max_turns),
+        ("max-time", old.bounds.max_time != new.bounds.max_time),
+        ("deadline", old.bounds.deadline != new.bounds.deadline),
+        ("max-usd", was.microusd != is.microusd),
+        ("max-tokens", was.tokens != is.tokens),
+        ("max-calls", was.calls != is.calls),
+        ("guard", guard != new.guard),
+        ("agent", agents(old) != agents(new)),
+        ("watch", old.watch != new.watch),
+        ("isolation", old.isolation != new.isolation),
+    ];
+    rows.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+}

@@ -1,0 +1,107 @@
+//! The journal with one line per turn: the results of a turn's steps are gathered and printed at its
+//! end; bookkeeping is left out. `--verbose` prints every event instead.
+
+use std::collections::BTreeMap;
+
+use everloop_core::event::{Event, Exit, Outcome};
+use everloop_core::ids::TurnId;
+use everloop_core::journal::JournalRecord;
+use jiff::tz::TimeZone;
+
+use super::events::{event_line, exited, judged};
+use super::text::clean;
+
+/// Last lines of an agent that failed.
+const TAIL_LINES: usize = 5;
+
+/// Turns that are remembered; a record of more is one of turns that never ended.
+const MAX_TURNS: usize = 64;
+
+/// Which events are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogDetail {
+    /// One line per turn.
+    Brief,
+    /// Every event as a line of its own.
+    Full,
+}
+
+impl LogDetail {
+    /// The choice by the flag `--verbose`.
+    pub fn of(verbose: bool) -> Self {
+        if verbose { Self::Full } else { Self::Brief }
+    }
+}
+
+/// Turns records into lines.
+#[derive(Debug)]
+pub struct EventLines {
+    detail: LogDetail,
+    zone: TimeZone,
+    turns: BTreeMap<TurnId, TurnSteps>,
+}
+
+/// Results of the steps of a turn.
+#[derive(Debug, Default)]
+struct TurnSteps {
+    parts: Vec<String>,
+    tail: String,
+}
+
+impl EventLines {
+    pub fn new(detail: LogDetail) -> Self {
+        Self { detail, zone: TimeZone::system(), turns: BTreeMap::new() }
+    }
+
+    /// The lines of a record; none if it belongs to a line that comes later, or to none.
+    pub fn of(&mut self, record: &JournalRecord) -> Vec<String> {
+        let line = event_line(record, &self.zone);
+        if self.detail == LogDetail::Full {
+            return vec![line];
+        }
+        match &record.event {
+            Event::Immune { .. } | Event::Backoff { .. } => Vec::new(),
+            Event::TurnExited { turn, exit } => {
+                self.steps(turn).take_exit(exit);
+                Vec::new()
+            }
+            Event::TurnJudged { turn, judgement } => {
+                let said = clean(&judged(judgement));
+                self.steps(turn).parts.push(said);
+                Vec::new()
+            }
+            Event::TurnEnded { turn, outcome, .. } => {
+                let steps = self.turns.remove(turn).unwrap_or_default();
+                steps.lines(line, outcome)
+            }
+            _ => vec![line],
+        }
+    }
+
+    fn steps(&mut self, turn: &TurnId) -> &mut TurnSteps {
+        if self.turns.len() >= MAX_TURNS {
+            self.turns.clear();
+        }
+        self.turns.entry(turn.clone()).or_default()
+    }
+}
+
+impl TurnSteps {
+    fn take_exit(&mut self, exit: &Exit) {
+        self.parts.push(clean(&exited(exit)));
+        self.tail.clone_from(&exit.tail);
+    }
+
+    fn lines(self, line: String, outcome: &Outcome) -> Vec<String> {
+        // A refusal and a regression name their files and checks themselves.
+        let says_enough = matches!(outcome, Outcome::Refused { .. } | Outcome::Regressed { .. });
+        let parts = if says_enough { &self.parts[..self.parts.len().min(1)] } else { &self.parts[..] };
+        let mut lines = vec![if parts.is_empty() { line } else { format!("{line} ({})", parts.join("; ")) }];
+        if matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. }) {
+            let said: Vec<&str> = self.tail.lines().filter(|line| !line.trim().is_empty()).collect();
+            let last = &said[said.len().saturating_sub(TAIL_LINES)..];
+            lines.extend(last.iter().map(|line| format!("    | {}", clean(line))));
+        }
+        lines
+    }
+}
