@@ -102,28 +102,25 @@ fn target_moves(name: &str, every_ms: u64, how: fn(LoopId) -> Happening) -> Scen
 /// A person pauses, resumes, stops and releases, some of it twice.
 fn people() -> Scenario {
     let pause = || LoopCommand::Pause { reason: "lunch".to_owned(), until: None };
-    let resume = || LoopCommand::Resume { bounds: None, budget: None };
+    let resume = |bounds| LoopCommand::Resume { bounds, budget: None };
     let id = || LoopId::new("a");
     Scenario::new("people", 4)
         .ask(5, LoopCommand::Steer { message: "mind the tests".to_owned(), trust: Trust::Operator })
         .ask(20, pause())
         .ask(21, pause())
         .ask(22, LoopCommand::Steer { message: "and the docs".to_owned(), trust: Trust::Operator })
-        .ask(90, resume())
-        .ask(91, resume())
+        .ask(90, resume(None))
+        .ask(91, resume(None))
         .at(130, Happening::Hold(Scope::All))
         .ask(140, LoopCommand::Wake)
         .at(200, Happening::Release(Scope::All))
         .ask(240, LoopCommand::Stop { now: true })
         .ask(241, LoopCommand::Stop { now: true })
-        .ask(300, resume())
+        .ask(300, resume(None))
         .at(330, Happening::Restarts)
         .at(350, Happening::Amend(id(), Amendment::Retry))
         .ask(380, LoopCommand::Stop { now: false })
-        .ask(
-            600,
-            LoopCommand::Resume { bounds: Some(Bounds { max_turns: Some(60), ..Bounds::default() }), budget: None },
-        )
+        .ask(600, resume(Some(Bounds { max_turns: Some(60), ..Bounds::default() })))
 }
 
 /// All checks pass; something happens three times, then nothing for so long that it is parked, then
