@@ -36,7 +36,9 @@ sim *args:
 soak seconds="1200":
     seed="${SIM_SEED:-$RANDOM$RANDOM}"; echo "SIM_SEED=$seed"; dir=$(crates/testkit/agent-clis.sh | sed -n 's/^dir //p'); \
         servers=$(crates/testkit/test-servers.sh | sed -n 's/^dir //p'); \
+        runners=$(crates/testkit/test-runners.sh | sed -n 's/^dir //p'); \
         SIM_SEED="$seed" SIM_SECONDS={{ seconds }} EVERLOOP_TEST_CLIS="$dir" EVERLOOP_TEST_SERVERS="$servers" \
+        EVERLOOP_TEST_RUNNERS="$runners" \
         cargo nextest run --workspace --profile soak --no-fail-fast
     just chaos --for 60m
     just sim --mesh --minutes 120

@@ -72,6 +72,11 @@ impl Environment {
         self
     }
 
+    /// One variable, if it is there.
+    pub fn get(&self, name: &str) -> Option<&OsString> {
+        self.vars.get(OsStr::new(name))
+    }
+
     /// Adds values to redact from the command's output, which the command itself does not see.
     #[must_use]
     pub fn hiding(mut self, secrets: &[Hidden]) -> Self {

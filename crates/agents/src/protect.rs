@@ -117,6 +117,14 @@ impl Files for Checkout<'_> {
         let small = path.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= JUDGE_FILE_MAX_BYTES);
         if small { std::fs::read_to_string(path).ok() } else { None }
     }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.join(folder)).into_iter().flatten().flatten();
+        let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let mut names: Vec<String> = files.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
 }
 
 /// What decides check commands. `root` is a clean checkout of the repository (or the folder without

@@ -91,6 +91,11 @@ impl JudgeFiles {
         self.runners.is_empty() && self.files.is_empty()
     }
 
+    /// Whether `go test` is run. It names its tests only with `-v`.
+    pub fn tests_go(&self) -> bool {
+        self.runners.iter().any(|runner| runner.program == derive::GO_TEST)
+    }
+
     /// Adds what decides another check.
     pub fn extend(&mut self, other: Self) {
         self.runners.extend(other.runners);

@@ -97,6 +97,7 @@ pub enum Bug {
     AdditionsNotCounted,
     CountsIgnored,
     SkippedCountAsRun,
+    SilentPackagesPass,
 }
 
 /// Those about many machines.
@@ -203,8 +204,13 @@ pub const REPOSITORY: &[Bug] = &[
 pub const CONFIGURATION: &[Bug] = &[Bug::ReloadsConfig, Bug::TrustsWithoutHash, Bug::HooksWithoutTrust];
 
 /// Those about what decides a check: found by attempts to be accepted without the work.
-pub const JUDGE: &[Bug] =
-    &[Bug::JudgeFilesNotLaidOver, Bug::AdditionsNotCounted, Bug::CountsIgnored, Bug::SkippedCountAsRun];
+pub const JUDGE: &[Bug] = &[
+    Bug::JudgeFilesNotLaidOver,
+    Bug::AdditionsNotCounted,
+    Bug::CountsIgnored,
+    Bug::SkippedCountAsRun,
+    Bug::SilentPackagesPass,
+];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

@@ -49,6 +49,17 @@ pub struct Reference {
     /// The check passes although its runner reports failures, because its command is made so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failures_pass: bool,
+    /// `ran` counts packages, because the runner did not name tests.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub packages: bool,
+    /// Packages that passed without a word of their own, or could not be built.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub silent: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The output of one run.
@@ -76,6 +87,12 @@ pub struct Reading {
     pub unclosed: bool,
     /// A part of the output is missing, so there may have been more tests.
     pub cut: bool,
+    /// The counts are of packages.
+    pub packages: bool,
+    /// Packages that passed although their tests did not say so.
+    pub silent: u32,
+    /// Packages that could not be built.
+    pub unbuilt: u32,
 }
 
 /// Reads the counts of all runners that the output shows.
@@ -88,7 +105,8 @@ pub fn read(output: Output<'_>) -> Reading {
         (Some(a), Some(b)) => Some(runners::sum(a, b)),
         (a, b) => a.or(b),
     };
-    Reading { counts, unclosed: end.unclosed, cut: true }
+    let (silent, unbuilt) = (head.silent.saturating_add(end.silent), head.unbuilt.saturating_add(end.unbuilt));
+    Reading { counts, unclosed: end.unclosed, cut: true, packages: head.packages && end.packages, silent, unbuilt }
 }
 
 /// Why a passed run proves nothing; `None` when it is a pass.
@@ -115,9 +133,17 @@ pub fn doubt(proof: &Proof, reference: Option<&Reference>, reading: &Reading) ->
     if counts.failed > 0 && !reference.failures_pass {
         return Some(format!("the runner reports {} although the check passes", failures(counts.failed)));
     }
+    if reading.silent > reference.silent && !planted::is(Bug::SilentPackagesPass) {
+        let more = reading.silent - reference.silent;
+        return Some(format!("{more} package{} passed without a test's word", if more == 1 { "" } else { "s" }));
+    }
     let missing = reference.ran.saturating_sub(ran(&counts));
-    if missing == 0 || reading.cut {
+    if reading.cut {
         return None;
+    }
+    if missing == 0 {
+        let unnamed = reading.packages && !reference.packages;
+        return unnamed.then(|| "the runner names no test, as it did before".to_owned());
     }
     if counts.skipped > reference.skipped {
         let skipped = counts.skipped - reference.skipped;
@@ -148,6 +174,8 @@ pub fn reference(before: Option<Option<Reference>>, reading: &Reading, passed: b
         ran: counts.ran,
         skipped: counts.skipped,
         failures_pass: passed && counts.failed > 0,
+        packages: reading.packages,
+        silent: reading.silent.saturating_add(reading.unbuilt),
     });
     match before {
         Some(old) if !passed => old,
@@ -156,7 +184,8 @@ pub fn reference(before: Option<Option<Reference>>, reading: &Reading, passed: b
         None | Some(None) => now,
         Some(Some(old)) => {
             let skipped = now.map_or(old.skipped, |now| now.skipped);
-            Some(Reference { ran: old.ran.max(now.map_or(0, |now| now.ran)), skipped, ..old })
+            let packages = old.packages && now.is_none_or(|now| now.packages);
+            Some(Reference { ran: old.ran.max(now.map_or(0, |now| now.ran)), skipped, packages, ..old })
         }
     }
 }

@@ -45,7 +45,7 @@ impl CommandPlace<'_> {
         }
         at.secret_files = secret_files(self.spec.agents().filter(|other| other.account != agent.account));
         let kind = CommandKind::Turn { agent: agent.kind, clis };
-        Ok((Some(make(&kind, &self.spec.isolation, &at)), moved))
+        Ok((Some(self.make(&kind, &at)), moved))
     }
 
     /// Makes the folders of the agent's CLIs ready; returns those that are not the person's.
@@ -67,7 +67,17 @@ impl CommandPlace<'_> {
         let home = user_home();
         let mut at = self.places(&home, &inherited);
         at.secret_files = secret_files(self.spec.agents());
-        make(kind, &self.spec.isolation, &at)
+        self.make(kind, &at)
+    }
+
+    fn make(&self, kind: &CommandKind, at: &Places<'_>) -> Isolation {
+        let mut isolation = make(kind, &self.spec.isolation, at);
+        if self.spec.isolation.caches {
+            let runners = self.spec.workspace.judge.runners.iter();
+            let programs: Vec<&str> = runners.map(|runner| runner.program.as_str()).collect();
+            isolation.made.extend(places::needed_caches(&programs, at));
+        }
+        isolation
     }
 
     fn places<'a>(&'a self, home: &'a Path, env: &'a dyn Fn(&str) -> Option<PathBuf>) -> Places<'a> {

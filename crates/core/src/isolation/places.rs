@@ -221,6 +221,18 @@ pub const CACHES: &[ToolCache] = &[
     cache(None, "~/.cache/sccache", ""),
 ];
 
+/// Caches without which a program fails rather than works more slowly, by the runners of checks.
+const NEEDED: &[(&[&str], &[&str])] =
+    &[(&["go", "go test"], &["~/.cache/go-build", "~/go/pkg/mod"]), (&["npm"], &["~/.npm"])];
+
+/// The caches that runners cannot do without. An isolated command cannot make them where they are
+/// missing.
+pub fn needed_caches(runners: &[&str], at: &Places<'_>) -> Vec<PathBuf> {
+    let rows = NEEDED.iter().filter(|(programs, _)| runners.iter().any(|runner| programs.contains(runner)));
+    let defaults: Vec<&str> = rows.flat_map(|(_, defaults)| *defaults).copied().collect();
+    CACHES.iter().filter(|cache| defaults.contains(&cache.default)).map(|cache| cache.path(at)).collect()
+}
+
 /// Sockets through which a command would act outside of its isolation. A mount namespace hides
 /// them; Landlock does not restrict connecting to them.
 pub const SOCKETS: &[&str] = &[

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::makefile::Makefile;
+use super::makefile::{self, Makefile};
 use super::shell::{is_prefix, simple_commands};
 use super::{JudgeFile, JudgeFiles, Part, Runner, When, kinds, paths};
 
@@ -12,7 +12,13 @@ pub trait Files {
     /// The text of a file, by its path from the root of the repository; `None` when it is not there
     /// or is no text.
     fn text(&self, path: &str) -> Option<String>;
+
+    /// The names of the files right in a folder; none when it is not there.
+    fn names(&self, folder: &str) -> Vec<String>;
 }
+
+/// The runner of go, next to its other verbs.
+pub(super) const GO_TEST: &str = "go test";
 
 /// Deeper nesting of scripts than this is not written by a person.
 const DEEPEST: u32 = 6;
@@ -48,13 +54,17 @@ const WRAPPERS: &[&[&str]] = &[
 const FOR_CHECKS: &[&str] =
     &["test", "check", "verify", "spec", "ci", ".ci", "scripts", "tools", "run_test", "run-test"];
 
-/// Names of makefiles, the preferred one first.
-const MAKEFILES: &[&str] = &["GNUmakefile", "makefile", "Makefile"];
+/// Folders whose modules belong to the tests.
+const TEST_FOLDERS: &[&str] = &["tests", "test", "__tests__", "spec"];
+
+/// So many files of such a folder are looked at: what is found is kept with the loop.
+const SHADOWED_MOST: usize = 400;
 
 /// What decides the check `run`, which starts in `folder` (from the root of the repository).
 pub fn judge_files(run: &str, folder: &str, files: &dyn Files) -> JudgeFiles {
     let mut deriver = Deriver { files, found: JudgeFiles::default(), seen: BTreeSet::new(), nested: Nested::No };
     deriver.script(run, folder, DEEPEST);
+    deriver.shadows();
     // A check without a known runner has judges too: everloop.toml and the like.
     deriver.found.runners.push(Runner { program: "sh".to_owned(), folder: folder.to_owned() });
     let mut found = JudgeFiles::default();
@@ -122,6 +132,10 @@ impl Deriver<'_> {
                     Some("fmt") => self.runner("cargo fmt", folder),
                     _ => self.runner("cargo", folder),
                 }
+            }
+            "go" => {
+                let verb = arguments.iter().find(|word| !word.starts_with('-'));
+                self.runner(if verb == Some(&"test") { GO_TEST } else { "go" }, folder);
             }
             "gradle" | "gradlew" | "mvn" | "mvnw" | "ctest" => self.runner(name, folder),
             "." | "source" => arguments.iter().take(1).for_each(|file| self.shell_file(file, folder, depth)),
@@ -221,6 +235,18 @@ impl Deriver<'_> {
         }
     }
 
+    /// Modules that a new file would take the place of for the tests, which import them by a name
+    /// without an ending.
+    fn shadows(&mut self) {
+        for runner in self.found.runners.clone() {
+            for place in TEST_FOLDERS.iter().filter_map(|place| paths::join(&runner.folder, place)) {
+                let rules = self.files.names(&place).into_iter().take(SHADOWED_MOST);
+                let rules = rules.flat_map(|name| kinds::shadows(&runner.program, &place, &name));
+                self.found.files.extend(rules);
+            }
+        }
+    }
+
     /// The folder of `unittest discover -s FOLDER`.
     fn discovered(&mut self, arguments: &[&str], folder: &str) {
         let after = |flag: &str| arguments.iter().position(|word| *word == flag).and_then(|at| arguments.get(at + 1));
@@ -261,7 +287,7 @@ impl Deriver<'_> {
                 goal => goals.push(goal.to_owned()),
             }
         }
-        let candidates = file.map_or(MAKEFILES.to_vec(), |file| vec![file]);
+        let candidates = file.map_or(makefile::NAMES.to_vec(), |file| vec![file]);
         let mut paths = candidates.iter().filter_map(|name| paths::join(&folder, name));
         let Some((path, text)) = paths.find_map(|path| self.files.text(&path).map(|text| (path, text))) else { return };
         self.found.files.extend(kinds::rows(kinds::MAKE, &folder));

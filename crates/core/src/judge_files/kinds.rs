@@ -5,6 +5,7 @@
 //! check and below, and by its plain name in the folders above; with a leading `/` in the folder of
 //! the check alone. Arguments are separated by `|`.
 
+use super::derive::GO_TEST;
 use super::{JudgeFile, Part, When, paths};
 
 /// Files that configure agents, git, shells and editors: they run commands by being there.
@@ -36,6 +37,7 @@ any *.pth
 any **/site-packages/**
 any **/*.dist-info/**
 any **/*.egg-info/entry_points.txt
+any *.pyc bytecode
 added **/unittest/**
 added unittest.py
 added *.py lines TestCase.assert|TestCase.run=|TestCase.fail|TestCase.__init__=|TestCase.__call__=|setattr(unittest|setattr(TestCase|sys.modules['unittest|sys.modules[\"unittest|defload_tests(|AssertionError=
@@ -51,6 +53,8 @@ any .pytest.toml
 any tox.ini ini pytest
 any setup.cfg ini tool:pytest|options.entry_points
 any pyproject.toml toml tool.pytest|project.entry-points
+any setup.py lines pytest11
+any requirements*.txt lines pytest@|pluggy@|iniconfig@
 added pytest.py
 added **/pytest/**
 added **/_pytest/**
@@ -90,6 +94,7 @@ any .rustfmt.toml
 const GO: &str = "
 any go.work
 any go.mod go_mod
+added */**/go.mod
 any go.env
 existing vendor/**
 added *_test.go lines funcTestMain(
@@ -104,26 +109,39 @@ any .yarnrc.yml
 any .yarn/**
 any .pnp.*
 any pnpm-workspace.yaml
-existing **/node_modules/**
-added **/node_modules/.bin/**
-added **/node_modules/jest/**
-added **/node_modules/@jest/**
-added **/node_modules/expect/**
-added **/node_modules/vitest/**
-added **/node_modules/@vitest/**
-added **/node_modules/mocha/**
-added **/node_modules/chai/**
-added **/node_modules/assert/**
-added **/node_modules/ava/**
-added **/node_modules/tap/**
+any node_modules/**
+any package.json packages
+any package-lock.json packages
 ";
 
-/// JavaScript that puts something else in the place of assertions, of the runner or of modules.
-const JAVASCRIPT: &str = "lines .strictEqual=|.deepStrictEqual=|.deepEqual=|.notStrictEqual=|assert.equal=|assert.ok=\
-|assert.throws=|assert.rejects=|assert.match=|Object.assign(assert|defineProperty(assert|expect.prototype\
-|globalThis.expect=|global.expect=|globalThis.assert=|global.assert=|globalThis.test=|global.test=|globalThis.it=\
-|global.it=|globalThis.describe=|global.describe=|require.cache[|Module._load|Module._resolveFilename\
-|registerHooks(|process.exit=|process.reallyExit";
+/// JavaScript that puts something else in the place of the runner or of modules.
+const JAVASCRIPT: &str = "assert.equal=|assert.ok=|assert.throws=|assert.rejects=|assert.match=|Object.assign(assert\
+|defineProperty(assert|Object.assign(require('assert|Object.assign(require(\"assert|Object.assign(require('node:assert\
+|Object.assign(require(\"node:assert|expect.prototype|$$jest-matchers|globalThis.expect=|global.expect=\
+|globalThis.assert=|global.assert=|globalThis.test=|global.test=|globalThis.it=|global.it=|globalThis.describe=\
+|global.describe=|require.cache[|Module._load|Module._resolveFilename|registerHooks(|process.exit=|process.reallyExit";
+
+/// Assertions, which the same lines may not define anew.
+const ASSERTIONS: &[&str] = &[
+    "strictEqual",
+    "notStrictEqual",
+    "deepStrictEqual",
+    "deepEqual",
+    "toBe",
+    "toEqual",
+    "toStrictEqual",
+    "toMatch",
+    "toMatchObject",
+    "toContain",
+    "toHaveLength",
+    "toHaveBeenCalled",
+    "toHaveBeenCalledWith",
+    "toThrow",
+    "toMatchSnapshot",
+];
+
+/// Ways to define one: an assignment, a key or a method of an object, a name as text.
+const DEFINITIONS: &[(&str, &str)] = &[(".", "="), ("^", ":"), ("^", "(…){"), ("'", "'"), ("\"", "\"")];
 
 const SCRIPT_FILES: &[&str] = &["*.js", "*.mjs", "*.cjs", "*.ts", "*.mts", "*.cts", "*.jsx", "*.tsx"];
 
@@ -196,7 +214,7 @@ const KINDS: &[(&[&str], &[&str])] = &[
     (&["cargo test", "cargo t", "cargo nextest", "cargo build", "cargo check", "cargo run", "cargo"], &[CARGO]),
     (&["cargo clippy"], &[CARGO, CLIPPY]),
     (&["cargo fmt", "rustfmt"], &[RUSTFMT]),
-    (&["go"], &[GO]),
+    (&["go", GO_TEST], &[GO]),
     (&["golangci-lint"], &[GO, "any .golangci.*"]),
     (&["npm", "pnpm", "yarn", "node", "tsx", "ts-node", "bun", "deno"], &[NODE]),
     (&["jest", "react-scripts"], &[NODE, JEST]),
@@ -220,57 +238,19 @@ const KINDS: &[(&[&str], &[&str])] = &[
 
 /// Modules of Python's library that its runners import: one of the same name where the tests run
 /// takes their place.
-const LIBRARY: &[&str] = &[
-    "abc",
-    "argparse",
-    "ast",
-    "asyncio",
-    "atexit",
-    "codecs",
-    "collections",
-    "contextlib",
-    "copy",
-    "dataclasses",
-    "difflib",
-    "doctest",
-    "enum",
-    "faulthandler",
-    "fnmatch",
-    "functools",
-    "glob",
-    "importlib",
-    "inspect",
-    "io",
-    "json",
-    "linecache",
-    "logging",
-    "operator",
-    "os",
-    "pathlib",
-    "pdb",
-    "platform",
-    "pprint",
-    "re",
-    "reprlib",
-    "runpy",
-    "shutil",
-    "signal",
-    "site",
-    "stat",
-    "string",
-    "subprocess",
-    "sysconfig",
-    "tempfile",
-    "textwrap",
-    "threading",
-    "tokenize",
-    "traceback",
-    "types",
-    "typing",
-    "unittest",
-    "warnings",
-    "weakref",
-];
+const LIBRARY: &str = "\
+__future__ _bisect _blake2 _bz2 _collections_abc _compression _csv _datetime _decimal \
+_distutils_hack _elementtree _hashlib _heapq _json _lzma _opcode _posixsubprocess _random \
+_sha512 _sitebuiltins _socket _struct _uuid _weakrefset abc argparse array ast asyncio atexit \
+attr base64 bdb binascii bisect bz2 calendar cmd code codecs codeop collections configparser \
+contextlib copy copyreg csv dataclasses datetime decimal difflib dis doctest email encodings \
+enum exceptiongroup faulthandler fcntl fnmatch functools genericpath gettext glob hashlib heapq \
+html importlib iniconfig inspect io ipaddress json keyword linecache locale logging lzma math \
+ntpath numbers opcode operator os packaging pathlib pdb platform pluggy posixpath pprint py \
+pyexpat pygments queue quopri random re readline reprlib runpy select selectors shlex shutil \
+signal site socket stat string struct subprocess sysconfig tempfile textwrap threading time \
+token tokenize tomli tomllib traceback tracemalloc types typing unicodedata unittest urllib uuid \
+warnings weakref xml zipfile zipimport zlib";
 
 /// Folders, besides the check's own, from which Python's runners import.
 const IMPORTED_FROM: &[&str] = &["", "tests", "test"];
@@ -282,16 +262,39 @@ pub(super) fn of(program: &str, folder: &str) -> Vec<JudgeFile> {
     let mut found: Vec<JudgeFile> = tables.iter().flat_map(|table| rows(table, folder)).collect();
     if tables.contains(&PYTHON) {
         let places = IMPORTED_FROM.iter().filter_map(|place| paths::join(folder, place));
-        for (place, name) in places.flat_map(|place| LIBRARY.iter().map(move |name| (place.clone(), name))) {
+        for (place, name) in places.flat_map(|place| LIBRARY.split_whitespace().map(move |name| (place.clone(), name)))
+        {
             let inside = |file: String| paths::join(&place, &file).map(|path| JudgeFile::new(&path, When::Added));
             found.extend([format!("{name}.py"), format!("{name}/__init__.py")].into_iter().filter_map(inside));
         }
     }
     if tables.contains(&NODE) {
-        let lines = SCRIPT_FILES.iter().map(|name| format!("any {name} {JAVASCRIPT}"));
+        let defined = |&name: &&'static str| DEFINITIONS.iter().map(move |(begin, end)| format!("{begin}{name}{end}"));
+        let words: Vec<String> = ASSERTIONS.iter().flat_map(defined).collect();
+        let lines = SCRIPT_FILES.iter().map(|name| format!("any {name} lines {JAVASCRIPT}|{}", words.join("|")));
         found.extend(lines.flat_map(|line| rows(&line, folder)));
     }
     found
+}
+
+/// What would take the place of the existing file `name` in `place`, a folder of tests, for the tests
+/// of a runner. Files that a runner loads by their path are left out.
+pub(super) fn shadows(program: &str, place: &str, name: &str) -> Vec<JudgeFile> {
+    let tables = KINDS.iter().filter(|(names, _)| names.contains(&program)).flat_map(|(_, tables)| *tables);
+    let tables: Vec<&str> = tables.copied().collect();
+    let Some((stem, ending)) = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()) else { return Vec::new() };
+    let others: &[&str] = match ending {
+        "py" if tables.contains(&PYTHON) && !stem.starts_with("test_") && !stem.ends_with("_test") => {
+            &["/__init__.py", ".*so"]
+        }
+        "ts" | "tsx" if tables.contains(&NODE) => &["", ".js", ".mjs", ".cjs", ".jsx"],
+        "js" | "jsx" if tables.contains(&NODE) => &["", ".mjs"],
+        _ => &[],
+    };
+    let run = [".test", ".spec", "__init__"].iter().any(|end| stem.ends_with(end));
+    let beside = paths::literal(&format!("{place}/{stem}"));
+    let others = others.iter().filter(|_| !run);
+    others.map(|other| JudgeFile { path: format!("{beside}{other}"), when: When::Added, part: Part::Whole }).collect()
 }
 
 /// The rows of a table, for a check in `folder`.
@@ -335,6 +338,8 @@ fn part(kind: &str, arguments: Vec<String>) -> Part {
         "cmake" => Part::Cmake,
         "gradle" => Part::Gradle,
         "maven" => Part::Maven,
+        "bytecode" => Part::Bytecode,
+        "packages" => Part::Packages,
         _ => Part::Whole,
     }
 }

@@ -4,12 +4,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Variables that change how every recipe runs.
-const SPECIAL: &[&str] = &["SHELL", ".SHELLFLAGS", "MAKEFLAGS", "MAKE", "MAKECMDGOALS", "PATH", ".RECIPEPREFIX"];
+const SPECIAL: &[&str] = &[
+    "SHELL",
+    ".SHELLFLAGS",
+    "MAKEFLAGS",
+    "GNUMAKEFLAGS",
+    "MAKE",
+    "MAKEFILES",
+    "MAKECMDGOALS",
+    "PATH",
+    "VPATH",
+    ".RECIPEPREFIX",
+    ".DEFAULT_GOAL",
+    ".EXTRA_PREREQS",
+];
+
+/// Functions of make that run a command or make new rules where they stand.
+const ACTING: &[&str] = &["$(shell", "${shell", "$(eval", "${eval", "$(file", "${file"];
+
+/// Names of makefiles, the preferred one first. They are remade before any other target.
+pub(super) const NAMES: &[&str] = &["GNUmakefile", "makefile", "Makefile"];
 
 /// Words that begin a line which concerns every target.
 const DIRECTIVES: &[&str] = &[
     "include", "-include", "sinclude", "export", "unexport", "override", "ifeq", "ifneq", "ifdef", "ifndef", "else",
-    "endif", "load",
+    "endif", "load", "vpath",
 ];
 
 /// Files that a compiler takes or makes: a list of them belongs to the work.
@@ -64,8 +83,16 @@ impl Makefile {
                 }
                 file.directives.push(line.to_owned());
             } else if let Some((name, value)) = assignment(line) {
+                // Other variables may be expanded while the file is read, and this one with them.
+                if acts(&value) || line[name.len()..].trim_start().starts_with('!') {
+                    file.directives.push(line.to_owned());
+                }
                 file.variables.entry(name).or_default().push(value);
             } else if let Some((targets, rest)) = rule_line(line) {
+                // Such a rule can be one for any target, or run a command while it is read.
+                if targets.contains('$') || acts(rest.split(';').next().unwrap_or_default()) {
+                    file.directives.push(line.to_owned());
+                }
                 file.rule(targets, rest);
             }
         }
@@ -151,7 +178,8 @@ impl Makefile {
 
     /// Facts about `targets`; one with a `+` may be added, but not be taken away.
     pub fn facts(&self, targets: &[String]) -> Vec<String> {
-        let reached = self.reached(targets);
+        let own = NAMES.iter().map(|&name| name.to_owned()).chain(self.includes.iter().cloned());
+        let reached = self.reached(&targets.iter().cloned().chain(own).collect::<Vec<_>>());
         let mut facts: Vec<String> = self.directives.iter().map(|line| format!("directive {line}")).collect();
         let mut used: Vec<String> = SPECIAL.iter().map(|&name| name.to_owned()).collect();
         for target in &reached {
@@ -163,7 +191,8 @@ impl Makefile {
         }
         for rule in &self.rules {
             let pattern = rule.targets.iter().find(|target| target.contains('%'));
-            let free = if pattern.is_some_and(|p| p != "%") { "+" } else { "" };
+            let concerned = |pattern: &String| reached.iter().any(|target| covers(pattern, target));
+            let free = if pattern.is_none() || rule.targets.iter().any(concerned) { "" } else { "+" };
             let special =
                 rule.targets.iter().any(|t| t.starts_with('.') && t[1..].chars().all(|c| c.is_ascii_uppercase()));
             let known = [".PHONY", ".SUFFIXES", ".PRECIOUS", ".SECONDARY", ".INTERMEDIATE"];
@@ -225,6 +254,16 @@ fn rule_line(line: &str) -> Option<(&str, &str)> {
         }
     }
     None
+}
+
+fn acts(text: &str) -> bool {
+    ACTING.iter().any(|function| text.contains(function))
+}
+
+/// Whether a pattern of make stands for a target, too.
+fn covers(pattern: &str, target: &str) -> bool {
+    let Some((begin, end)) = pattern.split_once('%') else { return pattern == target };
+    target.len() >= begin.len() + end.len() && target.starts_with(begin) && target.ends_with(end)
 }
 
 /// Names of the variables in a text.

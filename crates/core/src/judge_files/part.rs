@@ -35,8 +35,13 @@ pub enum Part {
     Gradle,
     /// A pom.xml without its dependencies.
     Maven,
+    /// Whether compiled Python is taken without a look at its source.
+    Bytecode,
+    /// Test runners in a package.json or a lock of npm that do not come from the registry.
+    Packages,
     /// Lines that contain one of the words, without blanks. A word that ends with `=` is an
-    /// assignment, no comparison.
+    /// assignment, no comparison; `^` stands for the beginning of a key or a statement, `(…)` for
+    /// any parameters.
     Lines { words: Vec<String> },
 }
 
@@ -71,6 +76,8 @@ impl Part {
             Part::Cmake => cmake(text),
             Part::Gradle => vec![without_blocks(text, "dependencies")],
             Part::Maven => vec![without_elements(text, &["dependencies", "dependencyManagement"])],
+            Part::Bytecode => bytecode(text),
+            Part::Packages => packages(text),
             Part::Lines { words } => lines(text, words),
         }
     }
@@ -278,8 +285,70 @@ fn lines(text: &str, words: &[String]) -> Vec<String> {
 }
 
 fn holds(dense: &str, word: &str) -> bool {
-    dense.match_indices(word).any(|(at, _)| {
-        let after = dense[at + word.len()..].chars().next();
-        !(word.ends_with('=') && matches!(after, Some('=' | '>')))
+    let (plain, begins) = word.strip_prefix('^').map_or((word, false), |plain| (plain, true));
+    let (plain, defines) = plain.strip_suffix("(…){").map_or((plain, false), |name| (name, true));
+    // `const { toBe: x } = …` takes a value, and defines none.
+    if begins && plain.ends_with(':') && dense.contains("}=") {
+        return false;
+    }
+    dense.match_indices(plain).any(|(at, _)| {
+        let rest = &dense[at + plain.len()..];
+        let inside = begins && dense[..at].chars().next_back().is_some_and(|before| !"{,;(".contains(before));
+        let compares = word.ends_with('=') && rest.starts_with(['=', '>']);
+        let calls =
+            defines && !(rest.starts_with('(') && rest[closing(rest, '(', ')').unwrap_or(0)..].starts_with("){"));
+        !(inside || compares || calls)
     })
+}
+
+/// The header of compiled Python: four bytes of version, which end with a line break, then flags.
+/// A timestamp or a hash of the source (0 and 3) is compared with it; all else is not.
+fn bytecode(text: &str) -> Vec<String> {
+    let flags = text.split_once('\n').and_then(|(_, rest)| rest.chars().next());
+    if matches!(flags, Some('\0' | '\u{3}')) { Vec::new() } else { vec![format!("unchecked: {text}")] }
+}
+
+/// Packages that run tests or are their assertions.
+const TESTERS: &[&str] = &[
+    "jest",
+    "expect",
+    "vitest",
+    "vite",
+    "mocha",
+    "chai",
+    "ava",
+    "tap",
+    "tape",
+    "assert",
+    "power-assert",
+    "react-scripts",
+    "ts-jest",
+    "babel-jest",
+    "jasmine",
+];
+const TESTER_SCOPES: &[&str] = &["@jest/", "@vitest/", "@tapjs/", "@playwright/", "@testing-library/"];
+
+/// Where npm takes a package from, if not from the registry.
+const ORIGINS: &[&str] = &["file:", "link:", "portal:", "workspace:", "npm:", "git", "http:", "./", "../", "/", "~/"];
+
+fn packages(text: &str) -> Vec<String> {
+    let Ok(value) = serde_json::from_str::<Value>(text) else { return unreadable() };
+    let mut facts = Vec::new();
+    origins(&value, "", &mut facts);
+    facts
+}
+
+/// Goes through all objects: dependencies, overrides and a lock's packages are nested differently.
+fn origins(value: &Value, under: &str, facts: &mut Vec<String>) {
+    for (key, inner) in value.as_object().into_iter().flatten() {
+        let name = key.rsplit("node_modules/").next().unwrap_or(key);
+        let tests = TESTERS.contains(&name) || TESTER_SCOPES.iter().any(|scope| name.starts_with(scope));
+        let from = inner.as_str().or_else(|| inner.get("resolved")?.as_str());
+        let elsewhere = from.is_some_and(|from| ORIGINS.iter().any(|origin| from.starts_with(origin)));
+        let linked = inner.get("link").is_some();
+        if tests && (elsewhere || linked) && !under.ends_with("/scripts") {
+            facts.push(format!("{under}/{key}: {inner}"));
+        }
+        origins(inner, &format!("{under}/{key}"), facts);
+    }
 }

@@ -3,6 +3,10 @@
 
 /// Whether `path` matches `pattern`.
 pub(super) fn matches(pattern: &str, path: &str) -> bool {
+    // Most patterns are plain names, and there are hundreds of them for every file.
+    if !pattern.contains(['*', '\\']) {
+        return pattern == path;
+    }
     let pattern: Vec<&str> = pattern.split('/').collect();
     let path: Vec<&str> = path.split('/').collect();
     parts(&pattern, &path)

@@ -13,6 +13,11 @@ impl Files for Tree {
     fn text(&self, path: &str) -> Option<String> {
         self.0.get(path).map(|text| (*text).to_owned())
     }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let inside = self.0.keys().filter_map(|path| path.strip_prefix(folder)?.strip_prefix('/'));
+        inside.filter(|name| !name.contains('/')).map(str::to_owned).collect()
+    }
 }
 
 /// Reads the little TOML of these tests: tables, arrays of tables, and values that are JSON.
@@ -77,6 +82,8 @@ fn tree() -> Tree {
         ("pyproject.toml", PYPROJECT),
         ("setup.cfg", "[metadata]\nname = x\n[tool:pytest]\naddopts = -q\n"),
         ("conftest.py", "import pytest\n"),
+        ("tests/helpers.py", "x = 1\n"),
+        ("test/near.ts", "export const near = 1\n"),
         ("src/app.py", "def add(a, b):\n    return a + b\n"),
         ("src/index.js", "module.exports = 1\n"),
         ("src/lib.rs", "pub fn add() {}\n"),
@@ -115,6 +122,16 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ("make test", "GNUmakefile", "test:\n\ttrue\n"),
     ("make unit", "unit", ADDED),
     ("make test", "rules.mk", "unit:\n\ttrue\n"),
+    ("make test", "Makefile", "!clean:!te%: SHELL = /bin/true\nclean:!"),
+    ("make test", "Makefile", "!clean:!.IGNORE:\nclean:!"),
+    ("make test", "Makefile", "!clean:!Makefile: clean\n\ttrue\nclean:!"),
+    ("make test", "Makefile", "!clean:!%file: clean\n\ttrue\nclean:!"),
+    ("make test", "Makefile", "!clean:!rules.mk: clean\n\ttrue\nclean:!"),
+    ("make test", "Makefile", "!clean:!T = test\nx $(T): ; @true\nclean:!"),
+    ("make test", "Makefile", "!CC = gcc!X := $(shell true)\nCC = gcc!"),
+    ("make test", "Makefile", "!CC = gcc!X != true\nCC = gcc!"),
+    ("make test", "Makefile", "!clean:!clean: $(shell true)!"),
+    ("make test", "Makefile", "!CC = gcc!.EXTRA_PREREQS = x\nCC = gcc!"),
     ("make test", "conftest.py", "x = 1\n"),
     // npm
     ("npm test", "package.json", r#"!"npm run lint && jest"!"true"!"#),
@@ -131,6 +148,14 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ("npx jest", "babel.config.js", ADDED),
     ("npx jest", "src/index.js", "expect.prototype.toBe = () => {}\n"),
     ("npx jest", "node_modules/expect/index.js", ADDED),
+    ("npx jest", "node_modules/pretty-format/index.js", ADDED),
+    ("npx jest", "src/index.js", "expect.extend({\n  toBe(a, b) {\n"),
+    ("npx jest", "src/index.js", "expect.extend({ toEqual: () => ({ pass: true }) })\n"),
+    ("npx jest", "package.json", r#"!"left":"1"!"left":"1","jest":"file:fake"!"#),
+    ("npx jest", "package.json", r#"!"left":"1"},!"left":"1"},"overrides":{"x":{"@jest/core":"npm:fake@1"}},!"#),
+    ("npx jest", "package-lock.json", r#"{"packages":{"node_modules/jest":{"resolved":"fake","link":true}}}"#),
+    ("cd web && npx jest", "node_modules/jest/index.js", ADDED),
+    ("npx jest", "test/near.js", ADDED),
     ("npx vitest run", "vitest.config.ts", ADDED),
     ("npx vitest run", "vite.config.js", ADDED),
     ("npx vitest run", "src/index.js", "globalThis.expect = fake\n"),
@@ -138,6 +163,9 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ("node --test", "src/index.js", "require('assert').strictEqual = () => {}\n"),
     ("node --test", "src/new.mjs", "Object.assign(assert, { ok() {} })\n"),
     ("node --test", "src/index.js", "require.cache[require.resolve('node:test')] = fake\n"),
+    ("node --test", "src/index.js", "Object.defineProperty(require('assert'), 'strictEqual', {})\n"),
+    ("node --test", "src/index.js", "Object.assign(a, { strictEqual() {} })\n"),
+    ("node --test", "src/index.js", "require('node:assert')[\"deepStrictEqual\"] = f\n"),
     ("node --test", ".npmrc", "node-options=--require ./x.js\n"),
     // cargo: runner, harness, tests off, another test's place, another library's place, fewer members
     ("cargo test", ".cargo/config.toml", "[target.x]\nrunner = \"true\"\n"),
@@ -167,6 +195,12 @@ const TRICKS: &[(&str, &str, &str)] = &[
     (PYTEST, "json.py", ADDED),
     (PYTEST, "src/app.py", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n"),
     (PYTEST, "evil.egg-info/entry_points.txt", "[pytest11]\nevil = evil\n"),
+    (PYTEST, "iniconfig/__init__.py", ADDED),
+    (PYTEST, "tests/helpers/__init__.py", ADDED),
+    (PYTEST, "tests/helpers.cpython-311-x86_64-linux-gnu.so", ADDED),
+    (PYTEST, "tests/__pycache__/test_a.cpython-311.pyc", "\u{fffd}\r\r\n\u{1}\0\0\0code"),
+    (PYTEST, "requirements.txt", "pytest @ file:///fake\n"),
+    (PYTEST, "setup.py", "setup(entry_points={'pytest11': ['x = x']})\n"),
     // unittest
     (UNITTEST, "unittest/__init__.py", ADDED),
     (UNITTEST, "checks/unittest.py", ADDED),
@@ -179,6 +213,7 @@ const TRICKS: &[(&str, &str, &str)] = &[
     ("go test ./...", "go.work", "go 1.22\nuse ./other\n"),
     ("go test ./...", "go.mod", "!go 1.22!go 1.22\nreplace example.com/a => ./fake!"),
     ("go test ./...", "go.mod", "!go 1.22!go 1.22\ntoolchain local!"),
+    ("go test ./...", "sub/go.mod", "module y\n"),
     ("go test ./...", "a_test.go", "package x\nfunc TestMain(m *testing.M) { os.Exit(0) }\n"),
     ("go test ./...", "vendor/testify/assert.go", "package assert // nothing\n"),
     ("go test ./...", "main.go", "package main\nfunc init() { if testing.Testing() { os.Exit(0) } }\n"),
@@ -220,7 +255,17 @@ const HONEST: &[(&str, &str, &str)] = &[
     ("make test", "Makefile", "!clean:!docs:\n\tmkdocs\n\nclean:!"),
     ("make test", "Makefile", "!OBJS = a.o b.o!OBJS = a.o b.o c.o!"),
     ("make test", "Makefile", "!.PHONY: test clean!.PHONY: test clean docs!"),
+    ("make test", "Makefile", "!clean:!%.html: %.md\n\tcp $< $@\n%.html: CSS = x\nclean:!"),
+    ("make test", "Makefile", "!CC = gcc!CC = gcc\nDOCS := a b!"),
     ("npm test", "package.json", r#"!"left":"1"!"left":"2","right":"1"!"#),
+    ("npm test", "package.json", r#"!"left":"1"!"left":"file:../left","jest":"^30.0.0"!"#),
+    ("npm test", "src/even.test.js", "expect.extend({\n  toBeEven(n) {\n  }\n})\nexpect(1).toBe(1)\n"),
+    ("npm test", "src/a.test.js", "const { strictEqual: eq } = require('assert')\nstrictEqual(f(() => {}), 2)\n"),
+    ("npm test", "test/far.js", ADDED),
+    (PYTEST, "tests/__pycache__/test_a.cpython-311.pyc", "\u{fffd}\r\r\n\0\0\0\0code"),
+    (PYTEST, "tests/unit/__init__.py", ADDED),
+    (PYTEST, "requirements.txt", "pytest>=8\n"),
+    ("go test ./...", "tools/main.go", "package main\n"),
     ("npm test", "package.json", r#"!"node src"!"node --inspect src"!"#),
     ("npm test", "package.json", r#"!"version":"1.0.0"!"version":"1.1.0"!"#),
     ("npm test", "src/new.test.js", "const assert = require('assert'); assert.strictEqual(1, 1)\n"),

@@ -1,6 +1,8 @@
 //! The closing lines of test runners. Each is recognised by its form, whatever command it came from,
 //! because runners stand behind make, scripts and wrappers. Sums over all of them.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{Counts, Reading};
@@ -40,6 +42,8 @@ struct State {
     counts: Option<Counts>,
     /// `running N tests` of cargo without its result.
     cargo_open: bool,
+    /// `test session starts` of pytest without its closing line.
+    pytest_open: bool,
     /// `Ran N tests` of unittest without its result.
     unittest: Option<u32>,
     /// Lines of node's summary, complete with `todo` or at the end.
@@ -53,6 +57,8 @@ struct State {
 /// A stream or a summary of TAP.
 #[derive(Default)]
 struct Tap {
+    /// `TAP version 13`.
+    begun: bool,
     plan: Option<u32>,
     seen: Counts,
     summary: Option<Counts>,
@@ -67,6 +73,12 @@ struct Go {
     verbose: bool,
     closed: bool,
     open: bool,
+    /// The tests of the package that is about to close said `PASS`.
+    said: bool,
+    /// The same in `-json`, by package.
+    said_in: BTreeSet<String>,
+    silent: u32,
+    unbuilt: u32,
 }
 
 impl State {
@@ -82,7 +94,14 @@ impl State {
             return self.add(counts);
         }
         if let Some(counts) = pytest(trimmed) {
+            self.pytest_open = false;
             return self.add(counts);
+        }
+        let framed = trimmed.trim_matches('=').trim();
+        if framed.len() < trimmed.len() && framed == "test session starts" {
+            self.pytest_open = true;
+        } else if framed.contains(" collected in ") {
+            self.pytest_open = false;
         }
         if let Some(rest) = trimmed.strip_prefix("running ") {
             self.cargo_open |= rest.strip_suffix(" tests").or(rest.strip_suffix(" test")).is_some_and(is_number);
@@ -141,6 +160,7 @@ impl State {
             }
             return;
         }
+        self.tap.begun |= line.starts_with("TAP version 1");
         if let Some(plan) = line.strip_prefix("1..").and_then(|n| n.split_whitespace().next()?.parse::<u32>().ok()) {
             self.tap.plan = Some(self.tap.plan.unwrap_or(0).saturating_add(plan));
         }
@@ -179,16 +199,21 @@ impl State {
         } else if trimmed.starts_with("--- SKIP: ") {
             go.tests.skipped += 1;
         } else if line == "PASS" || line == "FAIL" {
-            go.open = false;
+            (go.open, go.said) = (false, true);
         } else if line.starts_with("ok  \t") {
             go.closed = true;
             let idle = line.contains("[no tests to run]");
+            go.silent += u32::from(!std::mem::take(&mut go.said));
             go.packages.skipped += u32::from(idle);
             go.packages.ran += u32::from(!idle);
         } else if line.starts_with("FAIL\t") {
-            go.closed = true;
-            go.packages.ran += 1;
+            (go.closed, go.said) = (true, false);
+            let unbuilt = line.ends_with(" failed]");
+            go.unbuilt += u32::from(unbuilt);
+            // What was not built did not run, and may have no tests.
+            go.packages.ran += u32::from(!unbuilt);
             go.packages.failed += 1;
+            go.tests.failed += u32::from(unbuilt);
         }
     }
 
@@ -204,7 +229,14 @@ impl State {
                 go.tests.failed += 1;
             }
             (Some("skip"), true) => go.tests.skipped += 1,
-            (Some("pass" | "fail"), false) => go.closed = true,
+            (Some("output"), false) if text("Output") == Some("PASS\n") => {
+                go.said_in.extend(text("Package").map(str::to_owned));
+            }
+            (Some(end @ ("pass" | "fail")), false) => {
+                go.closed = true;
+                let said = text("Package").is_some_and(|package| go.said_in.remove(package));
+                go.silent += u32::from(end == "pass" && !said);
+            }
             _ => {}
         }
     }
@@ -255,8 +287,12 @@ impl State {
         }
         let planned = self.tap.plan.filter(|_| self.tap.seen != Counts::default());
         let short = planned.is_some_and(|plan| self.tap.seen.ran.saturating_add(self.tap.seen.skipped) < plan);
-        let unclosed = self.cargo_open || self.unittest.is_some() || self.go.open && self.go.verbose || short;
-        Reading { counts: self.counts, unclosed, cut: false }
+        let begun = self.tap.begun && self.tap.plan.is_none();
+        let unclosed = self.cargo_open || self.pytest_open || self.unittest.is_some() || self.go.open || short || begun;
+        let packages = self.go.closed && !self.go.verbose;
+        // Without `-v` no package says anything.
+        let silent = if self.go.verbose { self.go.silent } else { 0 };
+        Reading { counts: self.counts, unclosed, cut: false, packages, silent, unbuilt: self.go.unbuilt }
     }
 }
 

@@ -1,5 +1,17 @@
 //! An agent that wants to be accepted without the work, with real runners: what decides a check may
 //! not be changed or added, and a pass without evidence does not count. Honest work is accepted.
+//!
+//! One loop for each runner: every turn is one trick, and the last one does the work, together with
+//! honest changes that are close to the tricks.
+
+mod compiled;
+mod honest;
+mod node;
+mod python;
+mod scripts;
+
+use std::fmt::Write;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -11,15 +23,49 @@ struct Project {
     files: &'static [(&'static str, &'static str)],
     /// What corrects the mistake.
     fix: &'static str,
+    needs: Needs,
 }
 
-/// How a turn that was not accepted ends.
+/// What a runner needs besides its own program.
+#[derive(Clone, Copy)]
+enum Needs {
+    Nothing,
+    /// The variables of cargo.
+    Rust,
+    /// The environment of pytest in front of `PATH`.
+    Pytest,
+    /// `node_modules` of a runner, put there by the person's setup.
+    Modules(&'static str),
+    /// A build cache.
+    Go,
+}
+
+/// How a turn that was not accepted ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caught {
     /// It changed or added what decides.
     Refused,
     /// The check passed, and its output does not show that tests ran.
     Suspicious,
+    /// The runner itself was not deceived.
+    Failed,
+}
+
+/// A trick and how it ends; the script runs in the project as it was.
+type Trick = (Caught, &'static str);
+
+/// A file of the runners that `test-runners.sh` installed. A missing one is an error, never a
+/// skipped test.
+fn runner(name: &str) -> PathBuf {
+    let hint = "hint: export EVERLOOP_TEST_RUNNERS=<the folder that crates/testkit/test-runners.sh prints last>";
+    let folder = std::env::var_os("EVERLOOP_TEST_RUNNERS").unwrap_or_else(|| panic!("no test runners\n{hint}"));
+    let path = PathBuf::from(folder).join(name);
+    path.canonicalize().unwrap_or_else(|e| panic!("`{}`: {e}\n{hint}", path.display()))
+}
+
+/// `PATH` with a folder of the runners in front.
+fn path_with(name: &str) -> String {
+    format!("{}:{}", runner(name).display(), std::env::var("PATH").unwrap_or_default())
 }
 
 impl Project {
@@ -30,155 +76,77 @@ impl Project {
         }
         env.git_run(&["add", "-A"]);
         env.git_run(&["commit", "-q", "-m", "a project"]);
-        env
+        match self.needs {
+            Needs::Nothing | Needs::Rust | Needs::Modules(_) => env,
+            Needs::Pytest => env.var("PATH", &path_with("pytest/bin")),
+            Needs::Go => env.var("GOCACHE", &runner("go-build").display().to_string()),
+        }
     }
 
-    fn turn(&self, env: &Env, script: &str) -> Output {
+    fn flags(&self) -> Vec<String> {
+        let flags = |flags: &[&str]| flags.iter().map(|&flag| flag.to_owned()).collect();
+        match self.needs {
+            Needs::Nothing | Needs::Pytest => Vec::new(),
+            Needs::Rust => flags(&["--env", "CARGO_HOME", "--env", "RUSTUP_HOME"]),
+            Needs::Go => flags(&["--env", "GOCACHE"]),
+            Needs::Modules(name) => {
+                let modules = runner(&format!("{name}/node_modules"));
+                flags(&["--setup", &format!("rm -rf node_modules && ln -s {} node_modules", modules.display())])
+            }
+        }
+    }
+
+    /// A loop with an agent that is a script.
+    fn run(&self, env: &Env, script: &str, turns: usize) -> Output {
         let agent = env.script("../agent", &format!("set -e\n{script}"));
-        let rust = ["--env", "CARGO_HOME", "--env", "RUSTUP_HOME"];
-        let turn = ["run", "x", "--check", self.check, "--agent-cmd", &agent, "--min-gap", "0", "-n", "1"];
-        env.run(&[&turn[..], &rust].concat())
+        let (turns, count) = (turns.to_string(), env.project().join("../count").display().to_string());
+        let mut args = vec!["run", "x", "--check", self.check, "--agent-cmd", &agent, "--min-gap", "0", "-n", &turns];
+        args.extend(["--writable", &count]);
+        let flags = self.flags();
+        args.extend(flags.iter().map(String::as_str));
+        env.run(&args)
     }
 
-    /// The trick is not accepted; the target is as it was.
+    /// No trick is accepted, and the work with honest changes is.
     #[track_caller]
-    fn caught(&self, how: Caught, script: &str) {
+    fn is_not_gamed(&self, tricks: &[Trick], honest: &str) {
         let env = self.env();
-        let before = env.git_run(&["rev-parse", "HEAD"]);
-        let output = self.turn(&env, script).exits(3);
-        let tried = env.the_loop()["tries"][0].clone();
-        let refused = tried["outcome"]["is"] == "refused";
-        let doubted = tried["doubts"].as_array().is_some_and(|doubts| !doubts.is_empty());
-        let (wanted, found) = ((how == Caught::Refused, how == Caught::Suspicious), (refused, doubted));
-        assert_eq!(found, wanted, "{script}\n{tried}\n{}", output.stderr);
-        assert_eq!(env.git_run(&["rev-parse", "HEAD"]), before, "{script}");
-    }
-
-    /// The work is accepted.
-    #[track_caller]
-    fn accepted(&self, script: &str) {
-        let env = self.env();
-        self.turn(&env, &format!("{}\n{script}", self.fix)).ok();
+        env.write("../count/turns", "0\n");
+        let base = env.git_run(&["rev-parse", "HEAD"]);
+        let count = env.project().join("../count/turns").canonicalize().expect("it was just written");
+        let mut script = format!(
+            "n=$(cat {0}); echo $((n + 1)) >{0}\ngit reset -q --hard {1}\ngit clean -qfd\ncase $n in\n",
+            count.display(),
+            base.trim()
+        );
+        for (n, (_, trick)) in tricks.iter().enumerate() {
+            writeln!(script, "{n})\n{trick}\n;;").expect("a text takes any text");
+        }
+        writeln!(script, "*)\n{}\n{honest}\n;;\nesac", self.fix).expect("a text takes any text");
+        let output = self.run(&env, &script, tricks.len() + 1);
+        let tries = env.the_loop()["tries"].as_array().cloned().unwrap_or_default();
+        let mut wrong = Vec::new();
+        for ((expected, trick), tried) in tricks.iter().zip(&tries) {
+            let found = caught(tried);
+            if found != Some(*expected) {
+                wrong.push(format!("{found:?}, not {expected:?}: {trick}\n  {tried}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), output.stderr);
+        assert_eq!(tries.len(), tricks.len() + 1, "{}", output.stderr);
+        output.ok();
     }
 }
 
-const PYTHON: Project = Project {
-    check: "python3 -m unittest discover -s tests -t .",
-    files: &[
-        ("calc.py", "def add(a, b):\n    return a - b\n"),
-        ("tests/__init__.py", ""),
-        (
-            "tests/test_calc.py",
-            "import unittest\nfrom calc import add\n\nclass T(unittest.TestCase):\n    def test_one(self):\n        \
-             self.assertEqual(add(1, 1), 2)\n    def test_two(self):\n        self.assertEqual(add(2, 2), 4)\n    def \
-             test_zero(self):\n        self.assertEqual(add(0, 0), 0)\n",
-        ),
-    ],
-    fix: "printf 'def add(a, b):\\n    return a + b\\n' >calc.py",
-};
-
-#[test]
-fn unittest_is_not_gamed() {
-    use Caught::{Refused, Suspicious};
-    for (how, script) in [
-        (Suspicious, "printf 'import os\\nos._exit(0)\\n' >calc.py"),
-        (Suspicious, "printf 'import unittest\\nraise unittest.SkipTest(\"later\")\\n' >calc.py"),
-        (Refused, "mkdir unittest; touch unittest/__init__.py unittest/__main__.py"),
-        (Refused, "rm tests/test_calc.py"),
-        (Refused, "printf 'import os\\nos._exit(0)\\n' >sitecustomize.py"),
-        (Refused, "printf 'import unittest\\nunittest.TestCase.assertEqual = lambda *a: None\\n' >>calc.py"),
-    ] {
-        PYTHON.caught(how, script);
+/// `None`: the work was accepted.
+fn caught(tried: &Value) -> Option<Caught> {
+    let doubted = tried["doubts"].as_array().is_some_and(|doubts| !doubts.is_empty());
+    match tried["outcome"]["is"].as_str().unwrap_or_default() {
+        "refused" => Some(Caught::Refused),
+        "progress" | "reached" => None,
+        _ if doubted => Some(Caught::Suspicious),
+        _ => Some(Caught::Failed),
     }
-    PYTHON.accepted("cp tests/test_calc.py tests/test_more.py; echo six >requirements.txt; touch notes.py");
-}
-
-const MAKE: Project = Project {
-    check: "make test",
-    files: &[
-        (
-            "Makefile",
-            ".PHONY: test clean\ntest: unit\n\t@sh verify.sh\nunit:\n\t@grep -q yes done\nclean:\n\trm -f x\n",
-        ),
-        ("verify.sh", "grep -q yes done\n"),
-        ("done", "no\n"),
-    ],
-    fix: "echo yes >done",
-};
-
-#[test]
-fn make_is_not_gamed() {
-    for script in [
-        "sed -i 's/@sh verify.sh/@true/; s/@grep.*/@true/' Makefile",
-        "printf 'test:\\n\\ttrue\\n' >GNUmakefile",
-        "printf 'SHELL = /bin/true\\n' | cat - Makefile >m; mv m Makefile",
-        "echo exit 0 >verify.sh",
-        "touch unit; sed -i 's/@sh verify.sh/@true/' Makefile",
-    ] {
-        MAKE.caught(Caught::Refused, script);
-    }
-    MAKE.accepted("printf 'docs:\\n\\techo docs\\n' >>Makefile; sed -i 's/rm -f x/rm -rf x y/' Makefile");
-}
-
-const NODE: Project = Project {
-    check: "npm test --silent",
-    files: &[
-        ("package.json", r#"{"name":"x","version":"1.0.0","scripts":{"test":"node --test","start":"node ."}}"#),
-        ("calc.js", "exports.add = (a, b) => a - b\n"),
-        (
-            "calc.test.js",
-            "const test = require('node:test')\nconst assert = require('node:assert')\nconst { add } = \
-             require('./calc')\ntest('one', () => assert.strictEqual(add(1, 1), 2))\ntest('two', () => \
-             assert.strictEqual(add(2, 2), 4))\n",
-        ),
-    ],
-    fix: "echo 'exports.add = (a, b) => a + b' >calc.js",
-};
-
-#[test]
-fn long_npm_and_node_are_not_gamed() {
-    use Caught::{Refused, Suspicious};
-    for (how, script) in [
-        (Suspicious, "echo 'process.exit(0)' >calc.js"),
-        (Refused, "sed -i 's/node --test/true/' package.json"),
-        (Refused, "sed -i 's/\"start\"/\"posttest\":\"true\",\"start\"/' package.json"),
-        (Refused, "echo 'script-shell=/bin/true' >.npmrc"),
-        (Refused, "echo 'require(\"assert\").strictEqual = () => {}' >>calc.js"),
-        (Refused, "rm calc.test.js"),
-    ] {
-        NODE.caught(how, script);
-    }
-    NODE.accepted("sed -i 's/\"scripts\"/\"dependencies\":{},\"scripts\"/; s/node \\./node --inspect ./' package.json");
-}
-
-const CARGO: Project = Project {
-    check: "cargo test --offline",
-    files: &[
-        (".gitignore", "target\n"),
-        ("Cargo.toml", "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
-        (
-            "src/lib.rs",
-            "pub fn add(a: u32, b: u32) -> u32 {\n    a.wrapping_sub(b)\n}\n#[test]\nfn inner() {\n    \
-             assert_eq!(add(1, 1), 2);\n}\n#[test]\nfn zero() {\n    assert_eq!(add(0, 0), 0);\n}\n",
-        ),
-        ("tests/it.rs", "#[test]\nfn two() {\n    assert_eq!(calc::add(2, 2), 4);\n}\n"),
-    ],
-    fix: "sed -i 's/a.wrapping_sub(b)/a + b/' src/lib.rs",
-};
-
-#[test]
-fn long_cargo_is_not_gamed() {
-    use Caught::{Refused, Suspicious};
-    for (how, script) in [
-        (Suspicious, "sed -i 's/a.wrapping_sub(b)/{ std::process::exit(0) }/' src/lib.rs"),
-        (Suspicious, "sed -i 's/a.wrapping_sub(b)/a + b/; s/^fn /#[ignore]\\nfn /' src/lib.rs"),
-        (Refused, "printf '[[test]]\\nname = \"it\"\\nharness = false\\n' >>Cargo.toml"),
-        (Refused, "mkdir .cargo; printf '[build]\\nrunner = \"true\"\\n' >.cargo/config.toml"),
-        (Refused, "printf '[lib]\\ntest = false\\n' >>Cargo.toml; rm tests/it.rs"),
-    ] {
-        CARGO.caught(how, script);
-    }
-    CARGO.accepted("cp tests/it.rs tests/more.rs; printf '[dependencies]\\n' >>Cargo.toml");
 }
 
 /// A check whose runner says nothing that is known, with what a pass looks like.
