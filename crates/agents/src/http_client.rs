@@ -1,7 +1,6 @@
-//! The HTTP client of everything in this crate: the API agent, notifications, trackers and
-//! monitors. Owns which addresses may be used, trust, timeouts, the cap on bodies, and that
-//! redirects are not followed. Knows nothing of what is sent; errors in the words of a feature are
-//! made by the callers.
+//! The HTTP client of everything in this crate: the API agent, channels and monitors. Owns which
+//! addresses may be used, trust, timeouts, the cap on bodies, and that redirects are not followed.
+//! Knows nothing of what is sent; errors in the words of a feature are made by the callers.
 
 use std::io::{self, Read};
 use std::net::IpAddr;

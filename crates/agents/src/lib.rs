@@ -10,29 +10,24 @@
 //! - [`check`]: the commands that decide whether the goal is reached; [`protect`]: what a turn may
 //!   not change for that
 //! - [`monitor`]: whether something that a loop watches has changed
-//! - [`notify`]: a message to a person: Telegram, Slack, ntfy, SMS, mail, a webhook, the desktop, a
-//!   command
-//! - [`exchange`]: a message for another program, for a bounded time; [`post`]: for a server;
-//!   `web`: one POST with its answer
-//! - `http_client`: the HTTP client of all of them, of the API agent and of monitors
+//! - [`channel`]: one delivery to a person or program: Telegram, Slack, ntfy, SMS, mail, a webhook,
+//!   the desktop, a command
+//! - `http_client`: the HTTP client of channels, of the API agent and of monitors
 //! - [`process`]: identity of a process; [`clock`]: the clocks of this machine
 
 pub mod agent;
 pub mod api;
+pub mod channel;
 pub mod check;
 pub mod clock;
 pub mod environment;
-pub mod exchange;
 pub mod git;
 mod http_client;
 pub mod isolation;
 pub mod job;
 pub mod monitor;
-pub mod notify;
-pub mod post;
 pub mod process;
 pub mod protect;
 pub mod redact;
 pub mod tmux;
-mod web;
 pub mod workspace;

@@ -13,11 +13,10 @@
 //! - [`hex`]: bytes as text
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
-//! - [`notify`]: which notifier reports a ticket, when and how often
 //! - [`op`]: the operations of a ledger, in atomic batches
+//! - [`outbound`]: what notifiers, trackers and mailboxes are sent, when and how often
 //! - [`scoreboard`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: which tasks an agent may put on the board
-//! - [`tracker`]: what is still to be reported to trackers and mailboxes
 //! - [`completion`]: signs of completion, as signals
 //! - [`judge`]: the result of a finished turn
 //! - [`judge_files`]: the files that decide a check, which no turn may change
@@ -54,8 +53,8 @@ pub mod judge_files;
 pub mod landing;
 pub mod marker;
 pub mod mesh;
-pub mod notify;
 pub mod op;
+pub mod outbound;
 pub mod pacing;
 pub mod phase;
 pub mod planted;
@@ -70,6 +69,5 @@ pub mod stream;
 pub mod telemetry;
 pub mod test_evidence;
 pub mod time;
-pub mod tracker;
 pub mod watch;
 pub mod why;

@@ -52,12 +52,7 @@ fn holds_key(name: &str) -> bool {
 }
 
 fn value(variable: &Variable) -> Result<OsString, String> {
-    from(&variable.source)
-}
-
-/// The value of a source.
-pub(super) fn from(source: &VariableSource) -> Result<OsString, String> {
-    match source {
+    match &variable.source {
         VariableSource::Plain(text) => Ok(at_home(text).into()),
         VariableSource::Env(name) => std::env::var_os(name)
             .filter(|v| !v.is_empty())

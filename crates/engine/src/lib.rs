@@ -4,7 +4,7 @@
 //! - [`services`]: what verbs of the command line, tools of MCP and HTTP handlers do
 //! - [`supervisor`]: the shell around the pure loop of `everloop-core`, with the mesh node
 //! - [`board`]: which task of a loop is next, and the board as a file; [`mailbox`]: messages;
-//!   [`tickets`]: answers to questions for a person; [`notifiers`]: the outboxes of notifiers
+//!   [`tickets`]: answers to questions for a person; [`outboxes`]: what channels were sent
 //! - [`hook`]: sessions that everloop did not start; [`completion`]: signs of being complete;
 //!   [`install`]: what makes their CLIs know of everloop; [`unit`]: service managers
 //! - [`hold`]: freezes by a person; [`immune`]: quarantine rules; [`record`]: stored states, and
@@ -34,7 +34,7 @@ pub mod isolation;
 pub mod mailbox;
 pub mod membership;
 pub mod node_keys;
-pub mod notifiers;
+pub mod outboxes;
 pub mod port;
 pub mod projects;
 pub mod quantities;

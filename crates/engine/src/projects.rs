@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everloop_agents::notify::Notifier;
+use everloop_agents::channel::Receiver;
 use everloop_core::completion::CompletionRule;
 use everloop_core::hook::{Rules, Shrink};
 use everloop_core::isolation::IsolationSpec;
-use everloop_core::notify::{Alert, Route};
-use everloop_core::spec::{AgentSpec, CheckSpec, VariableSource};
+use everloop_core::outbound::tickets::{Alert, Route};
+use everloop_core::spec::{AgentSpec, CheckSpec};
 use everloop_core::time::Time;
 
 use crate::error::Failure;
@@ -60,32 +60,18 @@ pub struct OutboundSpec {
     /// Turns between two statuses.
     pub every: u32,
     /// Receives the status of loops.
-    pub mailbox: Option<OutboundTarget>,
+    pub mailbox: Option<Receiver>,
     /// Receives every change of tasks.
-    pub tracker: Option<OutboundTarget>,
+    pub tracker: Option<Receiver>,
     /// Signs of being complete.
     pub completions: Vec<CompletionRule>,
-}
-
-/// Where a message of a mailbox or tracker goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OutboundTarget {
-    /// A program with its arguments.
-    Command(Vec<String>),
-    /// A server that takes POST requests.
-    Http {
-        /// The whole address.
-        url: String,
-        /// Where the bearer token is found.
-        token: Option<VariableSource>,
-    },
 }
 
 /// A notifier and its route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifierSpec {
     /// The channel and its credentials.
-    pub notifier: Notifier,
+    pub receiver: Receiver,
     /// Severities, quiet hours and repeats.
     pub route: Route,
 }
@@ -103,8 +89,8 @@ impl NotifierSender {
     /// The name of its outbox.
     pub fn key(&self) -> String {
         match &self.dir {
-            None => self.of.notifier.name.clone(),
-            Some(dir) => format!("{}@{}", self.of.notifier.name, dir.display()),
+            None => self.of.receiver.name.clone(),
+            Some(dir) => format!("{}@{}", self.of.receiver.name, dir.display()),
         }
     }
 

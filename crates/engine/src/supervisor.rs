@@ -53,6 +53,7 @@ mod pane;
 mod perform;
 pub mod prompt;
 mod reply_listener;
+mod reports;
 mod stream;
 mod turn;
 mod wake_pipe;
@@ -208,10 +209,9 @@ pub struct Supervisor {
     inputs: mpsc::Receiver<Answer>,
     port: Port,
     boards: boards::Boards,
-    outside: outbound::Outbound,
+    outbound: outbound::Outbound,
     /// This machine as a node of a mesh, while it is one.
     mesh: Option<mesh::Mesh>,
-    notify: notify::NotifierRuns,
     /// What is in force in the folders of loops.
     configuration: configuration::Configuration,
     /// The file mirror; absent in a process that only delivers a message.
@@ -252,9 +252,8 @@ impl Supervisor {
             inputs,
             port,
             boards: boards::Boards::default(),
-            outside: outbound::Outbound::default(),
+            outbound: outbound::Outbound::default(),
             mesh: None,
-            notify: notify::NotifierRuns::default(),
             configuration: configuration::Configuration::default(),
             mirror: None,
             watchdog: watchdog::Watchdog::new(),
@@ -286,15 +285,14 @@ impl Supervisor {
         self.watchdog.ready();
         while !self.is_done()? && !watcher.wants_to_go() {
             self.watchdog.alive();
-            self.keep_notifying();
+            self.keep_outbound();
             let nap = self.nap(watcher);
             self.port.figures().beat(nap, self.next_wake());
             tokio::select! {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
-                report = self.notify.report() => self.reported(report, watcher).await?,
+                report = self.outbound.report() => self.reported(report, watcher).await?,
                 () = wake_pipe.rung() => self.woken(watcher).await?,
                 () = sleep(machine_period(nap)) => self.tick(watcher).await?,
-                Some(heard) = self.outside.heard.recv() => self.told(heard),
                 Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
             }
         }
@@ -302,7 +300,6 @@ impl Supervisor {
         if let Some(mesh) = self.mesh.take() {
             mesh.gone().await;
         }
-        self.last_messages().await;
         self.last_words().await;
         if let Some(audit) = audit {
             audit.finished().await;
@@ -331,7 +328,7 @@ impl Supervisor {
         let timers = self.slots.values().filter_map(|s| s.wake_at).map(|at| at.since(now));
         let phase_liveness = self.slots.values().filter_map(|s| s.liveness.as_ref()).map(|l| l.next_look().since(now));
         // A millisecond late is in time; a millisecond early would be a second wake for nothing.
-        let tell = self.notify.wake_at().map(|at| at.since(now));
+        let tell = self.outbound.wake_at.map(|at| at.since(now));
         let beats = self.slots.values().filter_map(|s| s.rounds.next(&s.state, now)).map(|at| at.since(now));
         let beats = beats.filter(|_| !self.draining);
         let all = timers.chain(phase_liveness).chain(tell).chain(beats);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use everloop_agents::notify::{Channel, Encryption, Mail, Notifier, SecretSource, Server, Via};
-use everloop_core::notify::{Notification, Severity, Undelivered};
+use everloop_agents::channel::{Channel, Encryption, Mail, Receiver, SecretSource, Server, Via};
+use everloop_core::outbound::tickets::Severity;
+use everloop_core::outbound::{Delivery, Undelivered};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -170,15 +171,14 @@ fn talk<S: Read + Write>(line: &mut BufReader<S>, manners: Manners, heard: &Mute
     }
 }
 
-fn message() -> Notification {
-    Notification {
+fn message() -> Delivery {
+    Delivery {
         key: "1f-17-1".to_owned(),
         severity: Severity::Warning,
         title: "everloop #17: warning".to_owned(),
         text: "may I?\n.\n.hidden\nRCPT TO:<x@y>".to_owned(),
         tickets: vec![17],
-        buttons: Vec::new(),
-        refused: 0,
+        ..Delivery::default()
     }
 }
 
@@ -209,9 +209,10 @@ impl Sender {
         let server = Server { host: "localhost".to_owned(), port, encryption: self.encryption, login };
         let to = vec!["ops@example.com".to_owned(), "me@example.com".to_owned()];
         let mail = Mail { to, from: "loop@example.com".to_owned(), via: Via::Server(server) };
-        let notifier = Notifier { name: "mail".to_owned(), way: Channel::Mail(mail), ca_file: self.ca.map(file) };
+        let (channel, ca_file) = (Channel::Mail(mail), self.ca.map(file));
+        let receiver = Receiver { name: "mail".to_owned(), channel, ca_file, dir: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(notifier.deliver(message()))
+        runtime.block_on(receiver.deliver(&message()))
     }
 }
 
@@ -274,7 +275,7 @@ fn a_refusal_for_now_is_another_than_one_for_good() {
     for (said, for_good) in [("451 come back later", false), ("554 no spam", true)] {
         let room = Mailroom::open(Manners { refuses: Some(said), ..Manners::default() });
         let refused = Sender::default().send(&room).expect_err("it refuses");
-        assert_eq!(refused.refused, for_good, "{said}");
+        assert_eq!(refused.refused.is_some(), for_good, "{said}");
         assert!(refused.why.contains(&said[4..]), "{}", refused.why);
     }
 }
@@ -284,7 +285,7 @@ fn a_wrong_password_is_told_without_it() {
     let room = Mailroom::open(Manners { starts: true, ..Manners::default() });
     let wrong = Sender { login: true, password: "another-secret-word", ..Sender::default() };
     let refused = wrong.send(&room).expect_err("it does not know us");
-    assert!(refused.refused && refused.why.contains("535"), "{}", refused.why);
+    assert!(refused.refused.is_some() && refused.why.contains("535"), "{}", refused.why);
     assert!(!refused.why.contains("another-secret") && !refused.why.contains("AG1lAGFub3RoZXI"), "{}", refused.why);
 }
 
@@ -292,7 +293,7 @@ fn a_wrong_password_is_told_without_it() {
 fn a_flood_is_cut_off_and_odd_letters_lose_no_mail() {
     let room = Mailroom::open(Manners { floods: true, ..Manners::default() });
     let lost = Sender::default().send(&room).expect_err("no answer is that long");
-    assert!(!lost.refused && lost.why.contains("more than 262144 bytes"), "{}", lost.why);
+    assert!(lost.refused.is_none() && lost.why.contains("more than 262144 bytes"), "{}", lost.why);
     let room = Mailroom::open(Manners { latin: true, ..Manners::default() });
     Sender::default().send(&room).expect("it takes the mail");
     assert_eq!(room.mails().len(), 1);
@@ -345,7 +346,7 @@ fn a_real_server_gets_nothing_it_should_not_have() {
         ] {
             let server = MailServer::start(security, &file("good.pem"), &file("server.key"), &[]);
             let failed = sender.send_to(server.port()).expect_err("it must not take this");
-            assert_eq!(failed.refused, refused, "{}", failed.why);
+            assert_eq!(failed.refused.is_some(), refused, "{}", failed.why);
             assert!(!failed.why.contains("another-secret"), "{}", failed.why);
             assert_eq!(server.rest(), Vec::<String>::new());
         }

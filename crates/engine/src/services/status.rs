@@ -13,7 +13,7 @@ use everloop_store::{Ledger, Sqlite, Tickets};
 use super::sessions::{SHOWN, read_record};
 use super::{ServiceContext, no_loops};
 use crate::error::Failure;
-use crate::notifiers;
+use crate::outboxes;
 use crate::record::read_state;
 use crate::state_folder::{LockOwner, StateFolder, node_id};
 use crate::trust::{Difference, FileHashes, TrustStore, canonical};
@@ -61,7 +61,7 @@ pub fn status(context: &ServiceContext, word: Option<&str>) -> Result<StatusAnsw
             sessions.push((row.key, record));
         }
     }
-    let troubles = notifiers::troubles(&ledger, context.now())?;
+    let troubles = outboxes::troubles(&ledger, context.now())?;
     let (_, immune) = crate::immune::read(&ledger)?;
     let configuration = configuration(context, &home, &ledger, &loops)?;
     Ok(StatusAnswer { loops, guards: ledger.guards()?, tickets, troubles, sessions, immune, configuration, supervisor })

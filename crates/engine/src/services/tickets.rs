@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
-use everloop_core::notify::{Alert, plan};
 use everloop_core::op::{Op, Ticket};
+use everloop_core::outbound::tickets::{Alert, plan};
 use everloop_core::reason::Reason;
 use everloop_store::{Ledger, Sqlite, Tickets};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use super::ServiceContext;
 use super::loops::{Taker, deliver};
 use crate::error::Failure;
 use crate::membership::Membership;
-use crate::notifiers;
+use crate::outboxes;
 use crate::record::read_state;
 use crate::supervisor::mesh::copy_of;
 use crate::tickets::{self, Doer, Effect, TicketRecord};
@@ -107,11 +107,11 @@ fn deliveries(ledger: &Sqlite, ticket: &Ticket, context: &ServiceContext) -> Res
     let store = TrustStore::read(ledger)?;
     let file = store.in_force(&*context.projects, home.as_deref().unwrap_or(&context.dir));
     for sender in context.projects.notifiers(file.as_ref(), now)? {
-        let (_, outbox) = notifiers::outbox(ledger, &sender.key())?;
+        let outbox = outboxes::outbox(ledger, &sender.key())?;
         let mine: Vec<Alert> =
             alerts.iter().filter(|a| a.id == ticket.id && sender.hears(a, home.as_deref())).cloned().collect();
-        let mut plan = plan(&mine, &sender.of.route, &outbox, notifiers::moment(now));
-        found.extend(plan.reasons.remove(&ticket.id).map(|reason| (sender.of.notifier.name.clone(), reason)));
+        let mut plan = plan(&mine, &sender.of.route, &outbox, outboxes::moment(now));
+        found.extend(plan.reasons.remove(&ticket.id).map(|reason| (sender.of.receiver.name.clone(), reason)));
     }
     Ok(found)
 }

@@ -6,16 +6,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use everloop_agents::git::Git;
-use everloop_core::ids::LoopId;
 use everloop_store::Ledger;
-use tokio::time::Instant;
 
-use super::outbound::{DeliveryResult, LAST_WORDS};
 use super::{Supervisor, Until};
 use crate::board::{board_folder, file, intents};
 use crate::error::Failure;
 use crate::projects::{OutboundSpec, ProjectFile, Projects};
-use crate::record::read_state;
 
 #[derive(Default)]
 pub(super) struct Boards {
@@ -56,12 +52,10 @@ impl Supervisor {
         }
         let seq = self.ledger.last_seq()?;
         let moved = self.boards.seq != Some(seq);
-        if moved || self.outside.waits() {
-            self.tell_outside(&wanted)?;
-        }
         if !moved {
             return Ok(());
         }
+        self.outbound.stale = true;
         let text = if files.is_empty() { String::new() } else { file::render(&file::tasks(&self.ledger)?) };
         for path in &files {
             // A change to a file that git tracks would keep every turn's work from landing in that
@@ -76,7 +70,7 @@ impl Supervisor {
     }
 
     /// What the projects of all loops want.
-    fn wanted(&mut self) -> Vec<(PathBuf, OutboundSpec)> {
+    pub(super) fn wanted(&mut self) -> Vec<(PathBuf, OutboundSpec)> {
         let dirs: BTreeSet<PathBuf> =
             self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
         dirs.into_iter().map(|dir| (dir.clone(), self.outbound_of(&dir))).collect()
@@ -86,70 +80,6 @@ impl Supervisor {
     pub(super) fn outbound_of(&mut self, dir: &Path) -> OutboundSpec {
         let file = self.configuration.in_force(&*self.projects, dir);
         self.boards.find(&*self.projects, dir, file)
-    }
-
-    /// Sends each tracker the statuses that it does not have yet.
-    fn tell_outside(&mut self, wanted: &[(PathBuf, OutboundSpec)]) -> Result<(), Failure> {
-        for (dir, outside) in wanted {
-            let Some(sink) = &outside.tracker else { continue };
-            let slots = &self.slots;
-            // A loop that is no longer supervised is reported to every project.
-            let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
-            self.outside.tasks(&mut self.ledger, (dir.as_path(), sink), is_here, self.clock.now())?;
-        }
-        let mut ids = self.outside.mails();
-        if wanted.iter().any(|(_, outside)| outside.mailbox.is_some()) {
-            ids.extend(self.outside.look_back(&self.ledger)?);
-        }
-        for id in ids {
-            self.mail(&id);
-        }
-        Ok(())
-    }
-
-    /// Sends the status of a loop, if its project wants it.
-    pub(super) fn mail(&mut self, id: &LoopId) {
-        if let Err(failure) = self.try_mail(id) {
-            self.boards.tell(&failure);
-        }
-    }
-
-    fn try_mail(&mut self, id: &LoopId) -> Result<(), Failure> {
-        if self.until == Until::Idle {
-            return Ok(());
-        }
-        let state = match self.slots.get(id) {
-            Some(slot) => slot.state.clone(),
-            None => match self.ledger.get_loop(id)? {
-                Some(row) => read_state(&row)?,
-                None => return Ok(()),
-            },
-        };
-        let wants = self.outbound_of(Path::new(&state.spec.workspace.dir));
-        let Some(sink) = &wants.mailbox else { return Ok(()) };
-        self.outside.status(&mut self.ledger, (sink, wants.every), &state, self.clock.now())
-    }
-
-    /// Records the result of an outbound delivery.
-    pub(super) fn told(&mut self, heard: DeliveryResult) {
-        let now = self.clock.now();
-        let taken = self.outside.take(&mut self.ledger, heard, now).and_then(|()| {
-            let wanted = self.wanted();
-            self.tell_outside(&wanted)
-        });
-        if let Err(failure) = taken {
-            self.boards.tell(&failure);
-        }
-    }
-
-    /// At the end of the supervisor: sends what is due, if that is quick. The next supervisor sends
-    /// the rest.
-    pub(super) async fn last_words(&mut self) {
-        let end = Instant::now() + LAST_WORDS;
-        self.keep_boards().await;
-        while let Some(heard) = self.outside.next(end).await {
-            self.told(heard);
-        }
     }
 }
 

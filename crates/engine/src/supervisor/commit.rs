@@ -91,9 +91,9 @@ impl<W: Watcher> ShellEffects for Owner<'_, W> {
         slot.wake_at = wake_at;
         if !events.is_empty() {
             supervisor.port.figures().take(&events);
-            supervisor.notify.see(&events);
+            supervisor.outbound.see(&events);
             self.watcher.committed(&slot.state, &events, at);
-            supervisor.mail(&id);
+            supervisor.report_status(&id);
         }
     }
 

@@ -76,7 +76,7 @@ impl Supervisor {
             });
             let opened: Vec<Event> = opened.collect();
             match self.ledger.transact(self.clock.now(), &ops) {
-                Ok(_) => self.notify.see(&opened),
+                Ok(_) => self.outbound.see(&opened),
                 // Accepted or reported by another process meanwhile: what is there counts.
                 Err(Error::Refused(refusal)) => tracing::debug!(%refusal, "the configuration was decided meanwhile"),
                 Err(e) => return Err(e.into()),

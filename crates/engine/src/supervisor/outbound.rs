@@ -1,321 +1,312 @@
-//! Outbound reports: a status every few turns (`[mailbox]`), and changes of tasks (`[tracker]`).
-//! Nothing waits for them: they are sent apart from the owner, for a bounded time. What is due is
-//! derived from the current state and from what was sent last, which is in the ledger: so reports
-//! catch up after a crash, and after the receiver was away.
+//! Sends deliveries: to notifiers (`notify` finds what they get), trackers and mailboxes
+//! (`reports`). Each channel sends in order and apart from the owner, for a bounded time; its
+//! failures disturb no loop and are logged once. `core::outbound` decides what is due and when it
+//! is tried again.
 //!
-//! A crash between the sending and its record sends the same again, under the same key.
+//! Crash window: between sending and its record the same is sent again, under the same key.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use everloop_agents::exchange::{DeliveryError, tell};
-use everloop_agents::post::{Post, post};
-use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{Op, TaskRow};
-use everloop_core::state::LoopState;
+use everloop_agents::channel::Receiver;
+use everloop_core::event::Event;
+use everloop_core::jitter::mix;
+use everloop_core::outbound::{Delivery, Record, Refusal, Undelivered};
 use everloop_core::time::Time;
-use everloop_core::tracker::{MAILBOX, Mailed, TOLD_VERSION, TRACKER, TrackedTask, TrackerState, wait};
-use everloop_core::why::why;
 use everloop_store::Ledger;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
-use crate::account;
-use crate::board::file;
+use super::notify::{AnswersTaken, ChatReplies, NotifierSources};
+use super::reply_listener::ReplyListener;
+use super::{Supervisor, Watcher};
 use crate::error::Failure;
-use crate::projects::OutboundTarget;
+use crate::outboxes::{self, RecordId};
+use crate::projects::NotifierSender;
+use crate::tickets;
 
-/// Reports sent in one go; the rest comes after it.
-const BATCH: usize = 64;
-/// Results that wait for the owner; a sender of one more waits.
-const ANSWERS: usize = 64;
-/// A receiver that takes longer counts as away.
-const WITHIN: Duration = Duration::from_secs(20);
+/// Results that wait for the owner; each channel has one batch and one poll.
+const REPORTS: usize = 64;
 /// How long an ending supervisor waits for deliveries.
-pub(super) const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// The connection to a receiver.
-#[derive(Debug, Default)]
-struct Line {
-    /// A report is being sent now.
-    busy: bool,
-    /// Failures in a row.
-    failures: u32,
-    /// Nothing is sent before this.
-    until: Time,
+/// Results of deliveries and polls.
+pub(super) enum OutboundReport {
+    /// Deliveries were tried, in this order; all but the last one arrived.
+    Sent(RecordId, Vec<(Delivery, Result<(), Undelivered>)>),
+    /// Answers of people; the results go back.
+    Heard(ChatReplies, std::sync::mpsc::Sender<AnswersTaken>),
 }
 
-impl Line {
-    fn is_free(&self, now: Time) -> bool {
-        !self.busy && self.until <= now
-    }
+/// A channel at work.
+pub(super) struct Line {
+    pub record: Record,
+    version: u64,
+    /// Something is being sent now.
+    sending: bool,
+    /// The failure to reach it was logged.
+    logged: bool,
+    /// The notifier that it belongs to, and its listener for answers, which ends with this value.
+    pub notifier: Option<(NotifierSender, Option<ReplyListener>)>,
 }
 
-/// One report to send.
-struct Call {
-    /// Arguments appended to the program's own.
-    words: Vec<String>,
-    key: String,
-    input: Value,
-}
-
-/// The record to write after the delivery.
-enum Then {
-    Task(TaskId, TrackedTask),
-    Mail(Mailed),
-}
-
-/// The result of a delivery.
-pub(super) struct DeliveryResult {
-    line: String,
-    /// What was delivered, or refused.
-    then: Vec<Then>,
-    /// Why the rest was not.
-    error: Option<String>,
-}
-
-/// The connections to all receivers.
+/// All channels, and when the next one may have something to send.
 pub(super) struct Outbound {
-    sender: mpsc::Sender<DeliveryResult>,
-    /// Results of deliveries.
-    pub(super) heard: mpsc::Receiver<DeliveryResult>,
-    lines: BTreeMap<String, Line>,
-    trackers: BTreeMap<String, (u64, TrackerState)>,
-    mailed: BTreeMap<LoopId, (u64, Mailed)>,
+    pub lines: BTreeMap<RecordId, Line>,
+    /// What decides which notifiers there are.
+    pub notifiers: NotifierSources,
+    /// Whether something may have become due.
+    pub stale: bool,
     /// Whether loops that ended without a supervisor were checked.
-    looked_back: bool,
+    pub looked_back: bool,
+    pub wake_at: Option<Time>,
+    complaints: BTreeSet<String>,
+    pub sender: mpsc::Sender<OutboundReport>,
+    reports: mpsc::Receiver<OutboundReport>,
 }
 
 impl Default for Outbound {
     fn default() -> Self {
-        let (sender, heard) = mpsc::channel(ANSWERS);
-        let (lines, trackers, mailed) = Default::default();
-        Self { sender, heard, lines, trackers, mailed, looked_back: false }
+        let (sender, reports) = mpsc::channel(REPORTS);
+        let (lines, notifiers, complaints) = Default::default();
+        Self { lines, notifiers, stale: false, looked_back: false, wake_at: None, complaints, sender, reports }
     }
 }
 
 impl Outbound {
-    /// Sends the status of a loop, if that is due and configured.
-    pub(super) fn status(
+    /// Checks whether events may make messages due.
+    pub(super) fn see(&mut self, events: &[Event]) {
+        let of_ticket = |e: &Event| matches!(e, Event::TicketOpened { .. } | Event::TicketClosed { .. });
+        self.stale |= events.iter().any(of_ticket);
+    }
+
+    /// The next result; never, without channels.
+    pub(super) async fn report(&mut self) -> OutboundReport {
+        match self.reports.recv().await {
+            Some(report) => report,
+            // Cannot be: a sender is kept here.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Wakes the owner at this time, or sooner.
+    pub(super) fn wake(&mut self, at: Option<Time>) {
+        self.wake_at = [self.wake_at, at].into_iter().flatten().min();
+    }
+
+    pub(super) fn complain(&mut self, failure: &Failure) {
+        if self.complaints.insert(failure.message.clone()) {
+            tracing::warn!(error = failure.message, "cannot update channels; the loops go on");
+        }
+    }
+
+    /// The channel with its record. That of a new one is `first` and written at once, so that a
+    /// later supervisor knows from where on reports are due.
+    pub(super) fn line(
         &mut self,
-        ledger: &mut impl Ledger,
-        (sink, every): (&OutboundTarget, u32),
-        state: &LoopState,
-        now: Time,
-    ) -> Result<(), Failure> {
-        if !self.mailed.contains_key(&state.id) {
-            let found = read(ledger, MAILBOX, state.id.as_str())?;
-            // From now on a supervisor that starts later knows that this loop's end must be
-            // reported.
-            let first =
-                found.map_or_else(|| write(ledger, (MAILBOX, state.id.as_str()), 0, &Mailed::default(), now), Ok)?;
-            self.mailed.insert(state.id.clone(), first);
+        id: &RecordId,
+        first: impl FnOnce() -> Record,
+        (ledger, now): (&mut impl Ledger, Time),
+    ) -> Result<&mut Line, Failure> {
+        if !self.lines.contains_key(id) {
+            let found = outboxes::find(ledger, id)?;
+            let is_new = found.is_none();
+            let (version, record) = found.unwrap_or_else(|| (0, first()));
+            let mut line = Line { record, version, sending: false, logged: false, notifier: None };
+            if is_new {
+                line.keep(id, line.record.clone(), (ledger, now))?;
+            }
+            self.lines.insert(id.clone(), line);
         }
-        let (_, told) = &self.mailed[&state.id];
-        let line = self.lines.entry(mail_line(&state.id)).or_default();
-        if !told.is_due(state, every) || !line.is_free(now) {
-            return Ok(());
-        }
-        line.busy = true;
-        let input = json!({
-            "schema_version": 1,
-            "kind": "status",
-            "loop": state.id,
-            "name": state.name,
-            "phase": state.phase.label(),
-            "turns": state.turns,
-            "checks": { "passing": state.board.passing().len(), "total": state.board.0.len() },
-            "text": why(state, now, &|at| at.0.to_string()),
-        });
-        let key = format!("{}:status:{}:{}", state.id, state.turns, state.phase.label());
-        let call = Call { words: Vec::new(), key, input };
-        let dir = PathBuf::from(&state.spec.workspace.dir);
-        self.send((mail_line(&state.id), sink.clone(), dir), vec![(call, Then::Mail(Mailed::of(state)))]);
-        Ok(())
+        Ok(self.lines.get_mut(id).expect("it was put there if it was not"))
+    }
+}
+
+impl Line {
+    /// Whether something may be sent now.
+    pub(super) fn is_free(&mut self, now: Time) -> bool {
+        !self.sending && !self.record.queue().rests(now)
     }
 
-    /// Ids of loops with an end that was never reported; returns them once.
-    pub(super) fn look_back(&mut self, ledger: &impl Ledger) -> Result<Vec<LoopId>, Failure> {
-        if std::mem::replace(&mut self.looked_back, true) {
-            return Ok(Vec::new());
-        }
-        let open = |body: &str| serde_json::from_str::<Mailed>(body).is_ok_and(|mailed| !mailed.over);
-        let rows = ledger.docs(MAILBOX)?.into_iter().filter(|row| open(&row.body));
-        Ok(rows.map(|row| LoopId::new(row.key)).collect())
+    /// The operation that writes this record.
+    pub(super) fn save(&self, id: &RecordId, record: &Record) -> everloop_core::op::Op {
+        outboxes::save(id, self.version, record)
     }
 
-    /// Sends a project's tracker the changes of its tasks and of those without a loop.
-    pub(super) fn tasks(
+    /// What [`Line::save`] writes is in the ledger.
+    pub(super) fn saved(&mut self, record: Record) {
+        self.record = record;
+        self.version += 1;
+    }
+
+    /// Writes a new record.
+    pub(super) fn keep(
         &mut self,
-        ledger: &mut impl Ledger,
-        (dir, sink): (&Path, &OutboundTarget),
-        is_here: impl Fn(&LoopId) -> bool,
-        now: Time,
+        id: &RecordId,
+        record: Record,
+        (ledger, now): (&mut impl Ledger, Time),
     ) -> Result<(), Failure> {
-        let name = dir.display().to_string();
-        if !self.lines.entry(track_line(&name)).or_default().is_free(now) {
-            return Ok(());
-        }
-        let mut rows: Vec<TaskRow> = file::rows(ledger)?;
-        rows.retain(|row| row.task.owner.as_ref().is_none_or(&is_here));
-        if !self.trackers.contains_key(&name) {
-            let found = read(ledger, TRACKER, &name)?;
-            let first = found
-                .map_or_else(|| write(ledger, (TRACKER, name.as_str()), 0, &TrackerState::begin(&rows), now), Ok)?;
-            self.trackers.insert(name.clone(), first);
-        }
-        let Some((version, told)) = self.trackers.get_mut(&name) else { return Ok(()) };
-        let due = told.due(&rows, BATCH);
-        if due.is_empty() {
-            if told.settle(&rows) {
-                *version = write(ledger, (TRACKER, name.as_str()), *version, told, now)?.0;
+        match ledger.transact(now, &[self.save(id, &record)]) {
+            Ok(_) => {
+                self.saved(record);
+                Ok(())
             }
-            return Ok(());
-        }
-        let calls = due.into_iter().map(|change| {
-            let (action, task) = (change.step.word(), file::as_json(change.row));
-            let input =
-                json!({ "schema_version": 1, "kind": "task", "action": action, "key": change.key(), "task": task });
-            let words = vec![action.to_owned(), change.row.task.id.to_string()];
-            let then = Then::Task(change.row.task.id.clone(), change.then.clone());
-            (Call { words, key: change.key(), input }, then)
-        });
-        let calls: Vec<(Call, Then)> = calls.collect();
-        self.lines.entry(track_line(&name)).or_default().busy = true;
-        self.send((track_line(&name), sink.clone(), dir.to_owned()), calls);
-        Ok(())
-    }
-
-    /// Records what was delivered.
-    pub(super) fn take(&mut self, ledger: &mut impl Ledger, heard: DeliveryResult, now: Time) -> Result<(), Failure> {
-        let line = self.lines.entry(heard.line.clone()).or_default();
-        line.busy = false;
-        match heard.error {
-            Some(error) => {
-                line.failures = line.failures.saturating_add(1);
-                line.until = now + wait(line.failures);
-                if line.failures == 1 {
-                    tracing::warn!(error, "cannot deliver an outbound report; the loops go on, and it is sent later");
+            Err(e) => {
+                // Another process wrote it: the stored one counts.
+                if let Ok(Some((version, there))) = outboxes::find(ledger, id) {
+                    (self.version, self.record) = (version, there);
                 }
-            }
-            None => *line = Line::default(),
-        }
-        if let Some(name) = heard.line.strip_prefix(TRACK)
-            && let Some((version, told)) = self.trackers.get_mut(name)
-            && !heard.then.is_empty()
-        {
-            for then in heard.then {
-                if let Then::Task(task, known) = then {
-                    told.take(task, known);
-                }
-            }
-            *version = write(ledger, (TRACKER, name), *version, told, now)?.0;
-        } else if let Some(id) = heard.line.strip_prefix(MAIL)
-            && let Some((version, told)) = self.mailed.get_mut(&LoopId::new(id))
-            && let Some(Then::Mail(mailed)) = heard.then.into_iter().next()
-        {
-            *told = mailed;
-            *version = write(ledger, (MAILBOX, id), *version, told, now)?.0;
-            // An ended loop is no longer followed; if it goes on, the ledger knows what was sent.
-            if told.over {
-                self.mailed.remove(&LoopId::new(id));
-                self.lines.remove(&heard.line);
+                // What was sent is not recorded: without a rest it would be sent again at once.
+                self.record.queue().rest(&Undelivered::away(e.to_string()), (now, seed(now)));
+                Err(e.into())
             }
         }
-        Ok(())
     }
 
-    /// The next result of a delivery under way, as long as there is time.
-    pub(super) async fn next(&mut self, end: Instant) -> Option<DeliveryResult> {
-        if !self.lines.values().any(|line| line.busy) {
-            return None;
+    /// Sends what may go, one after the other, apart from the owner; the rest waits for a channel
+    /// that fails.
+    pub(super) fn send(&mut self, id: &RecordId, to: &Receiver, (now, reports): (Time, &mpsc::Sender<OutboundReport>)) {
+        let ready = self.record.queue().ready(now).to_vec();
+        if self.sending || ready.is_empty() {
+            return;
         }
-        timeout_at(end, self.heard.recv()).await.ok().flatten()
-    }
-
-    /// Whether a connection waits for its next attempt.
-    pub(super) fn waits(&self) -> bool {
-        self.lines.values().any(|line| line.failures > 0)
-    }
-
-    /// Loops with a configured status receiver, as far as they are known here.
-    pub(super) fn mails(&self) -> Vec<LoopId> {
-        self.mailed.keys().cloned().collect()
-    }
-
-    /// One after the other, so that reports arrive in order; a receiver that is away does not get
-    /// the rest.
-    fn send(&self, (line, sink, dir): (String, OutboundTarget, PathBuf), calls: Vec<(Call, Then)>) {
-        let sender = self.sender.clone();
+        self.sending = true;
+        let (id, to, reports) = (id.clone(), to.clone(), reports.clone());
         tokio::spawn(async move {
-            let (mut done, mut error) = (Vec::new(), None);
-            for (call, then) in calls {
-                match say(&sink, &dir, call).await {
-                    Ok(()) => done.push(then),
-                    Err(DeliveryError::Refused(why)) => {
-                        tracing::warn!(why, "a receiver refused an outbound report");
-                        done.push(then);
-                    }
-                    Err(DeliveryError::Away(why)) => {
-                        error = Some(why);
-                        break;
-                    }
+            let mut sent = Vec::new();
+            for delivery in ready {
+                let result = to.deliver(&delivery).await;
+                let failed = result.is_err();
+                sent.push((delivery, result));
+                if failed {
+                    break;
                 }
             }
-            // The channel is closed only when the supervisor is gone; then it is sent again.
-            let _gone = sender.send(DeliveryResult { line, then: done, error }).await;
+            // The other end is gone only when the supervisor is; its successor sends it again.
+            reports.send(OutboundReport::Sent(id, sent)).await.ok();
         });
     }
-}
 
-async fn say(sink: &OutboundTarget, dir: &Path, call: Call) -> Result<(), DeliveryError> {
-    let text = format!("{}\n", call.input);
-    match sink {
-        OutboundTarget::Command(argv) => tell(&[argv.as_slice(), &call.words].concat(), dir, &text, WITHIN).await,
-        OutboundTarget::Http { url, token } => {
-            let token = token.as_ref().map(account::from).transpose().map_err(DeliveryError::Away)?;
-            let token = token.map(|token| token.to_string_lossy().into_owned());
-            post(Post { url: url.clone(), token, key: call.key, body: text }, WITHIN).await
+    fn log(&mut self, id: &RecordId, result: &Result<(), Undelivered>) {
+        let Err(how) = result else {
+            self.logged = false;
+            return;
+        };
+        if how.refused == Some(Refusal::Content) || !std::mem::replace(&mut self.logged, true) {
+            tracing::warn!(channel = %id, error = how.why, "cannot deliver a message; the loops go on");
         }
     }
 }
 
-const TRACK: &str = "tracker ";
-const MAIL: &str = "mailbox ";
-
-fn track_line(name: &str) -> String {
-    format!("{TRACK}{name}")
-}
-
-fn mail_line(id: &LoopId) -> String {
-    format!("{MAIL}{id}")
-}
-
-/// An unreadable or newer record is an error and not a reason to send everything again.
-fn read<T: DeserializeOwned>(ledger: &impl Ledger, kind: &str, key: &str) -> Result<Option<(u64, T)>, Failure> {
-    let Some(row) = ledger.doc(kind, key)? else { return Ok(None) };
-    let broken = |why: String| Failure::failed(format!("cannot read what the {kind} was sent: {why}"));
-    let value: Value = serde_json::from_str(&row.body).map_err(|e| broken(e.to_string()))?;
-    if value["told_version"].as_u64().is_none_or(|version| version > u64::from(TOLD_VERSION)) {
-        return Err(broken("a newer everloop wrote it".to_owned()));
+impl Supervisor {
+    /// Sends what is due. When nothing happened, this costs nothing.
+    pub(super) fn keep_outbound(&mut self) {
+        let now = self.clock.now();
+        if !self.outbound.stale && self.outbound.wake_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.outbound.stale = false;
+        self.outbound.wake_at = None;
+        let done = self.send_tickets(now).and_then(|()| self.send_reports(now));
+        if let Err(failure) = done {
+            self.outbound.complain(&failure);
+        }
+        let resting = self.outbound.lines.values_mut().filter_map(|line| line.record.queue().wake_at(now)).min();
+        self.outbound.wake(resting);
     }
-    Ok(Some((row.version, serde_json::from_value(value).map_err(|e| broken(e.to_string()))?)))
+
+    /// Handles the result of a delivery or poll.
+    pub(super) async fn reported(&mut self, report: OutboundReport, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        match report {
+            OutboundReport::Sent(id, sent) => self.sent(&id, &sent),
+            OutboundReport::Heard(replies, back) => {
+                let settled = self.take_answers(&replies);
+                // The listener is gone when the notifier was taken out of the configuration
+                // meanwhile.
+                back.send(settled).ok();
+                self.woken(watcher).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records what was sent; the next planning goes on with the rest.
+    fn sent(&mut self, id: &RecordId, sent: &[(Delivery, Result<(), Undelivered>)]) {
+        self.outbound.stale = true;
+        if let Err(failure) = self.try_sent(id, sent) {
+            self.outbound.complain(&failure);
+        }
+    }
+
+    fn try_sent(&mut self, id: &RecordId, sent: &[(Delivery, Result<(), Undelivered>)]) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let Some(line) = self.outbound.lines.get_mut(id) else { return Ok(()) };
+        line.sending = false;
+        let alerts = tickets::alerts(&self.ledger)?;
+        let mut record = line.record.clone();
+        let mut changed = false;
+        for (delivery, result) in sent {
+            line.log(id, result);
+            changed |= record.settle(delivery, result, (&alerts, now, seed(now)));
+        }
+        if changed {
+            line.keep(id, record, (&mut self.ledger, now))?;
+        } else {
+            line.record = record;
+        }
+        // An ended loop is no longer followed; if it goes on, the ledger knows what was sent.
+        if matches!(&line.record, Record::Status(told) if told.over) {
+            self.outbound.lines.remove(id);
+        }
+        Ok(())
+    }
+
+    /// At the end of the supervisor: what is due may arrive, if that is quick. The next supervisor
+    /// sends the rest.
+    pub(super) async fn last_words(&mut self) {
+        self.keep_boards().await;
+        let all = async {
+            self.keep_outbound();
+            while self.outbound.lines.values().any(|line| line.sending) {
+                if let OutboundReport::Sent(id, sent) = self.outbound.report().await {
+                    self.sent(&id, &sent);
+                    self.keep_outbound();
+                }
+            }
+        };
+        if timeout(LAST_WORDS, all).await.is_err() {
+            tracing::debug!("the last messages are still under way");
+        }
+    }
 }
 
-fn write<T: Serialize + Clone>(
-    ledger: &mut impl Ledger,
-    (kind, key): (&str, &str),
-    version: u64,
-    told: &T,
-    now: Time,
-) -> Result<(u64, T), Failure> {
-    let body = serde_json::to_string(told).expect("a record is plain data and always has a JSON form");
-    let save = Op::SaveDoc { kind: kind.to_owned(), key: key.to_owned(), version, body };
-    let replies = ledger.transact(now, &[save])?;
-    let saved = replies.first().and_then(everloop_core::op::Reply::version).unwrap_or(version + 1);
-    Ok((saved, told.clone()))
+fn seed(now: Time) -> u64 {
+    mix(now.0.unsigned_abs(), u64::from(std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::outbound::tickets::Outbox;
+    use everloop_store::Model;
+
+    use super::*;
+
+    #[test]
+    fn a_channel_rests_when_what_was_sent_cannot_be_recorded() {
+        let (mut ledger, now) = (Model::default(), Time(1_000));
+        let id = RecordId::Notifier("phone".to_owned());
+        let mut outbound = Outbound::default();
+        let first = || Record::Tickets(Outbox::default());
+        let line = outbound.line(&id, first, (&mut ledger, now)).expect("the model can be written");
+        assert!(line.is_free(now));
+        // Another process moves the cursor.
+        let theirs = Record::Tickets(Outbox { cursor: 7, ..Outbox::default() });
+        ledger.transact(now, &[line.save(&id, &theirs)]).expect("it is the next version");
+        line.keep(&id, first(), (&mut ledger, now)).expect_err("it was written meanwhile");
+        assert!(matches!(&line.record, Record::Tickets(outbox) if outbox.cursor == 7), "the stored one counts");
+        assert!(!line.is_free(now), "and nothing is sent again at once");
+        let again = line.record.queue().wake_at(now).expect("it rests until then");
+        assert!(line.is_free(again));
+        line.keep(&id, theirs, (&mut ledger, again)).expect("nothing was written meanwhile");
+    }
 }

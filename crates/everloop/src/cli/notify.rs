@@ -1,8 +1,9 @@
 //! `everloop notify`: lists and tests notifiers.
 
-use everloop_core::notify::{Button, Notification, Severity};
+use everloop_core::outbound::tickets::Severity;
+use everloop_core::outbound::{Button, Delivery};
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::notifiers;
+use everloop_engine::outboxes;
 use everloop_engine::projects::NotifierSender;
 use everloop_engine::projects::Projects as _;
 use serde_json::{Value, json};
@@ -54,11 +55,11 @@ fn list(senders: &[NotifierSender], session: &VerbSession) -> Result<Code, Failu
     let mut lines = Vec::new();
     let mut data = Vec::new();
     for sender in senders {
-        let outbox = ledger.as_ref().map(|ledger| notifiers::outbox(ledger, &sender.key())).transpose()?;
-        let outbox = outbox.map(|(_, outbox)| outbox).unwrap_or_default();
-        let trouble = outbox.trouble(now);
+        let outbox = ledger.as_ref().map(|ledger| outboxes::outbox(ledger, &sender.key())).transpose()?;
+        let queue = outbox.unwrap_or_default().queue;
+        let trouble = queue.trouble(now);
         lines.push(line(sender, trouble.as_deref()));
-        data.push(as_json(sender, trouble.as_deref(), outbox.pending.len()));
+        data.push(as_json(sender, trouble.as_deref(), queue.pending.len()));
     }
     if lines.is_empty() {
         lines.push("no notifiers; add `[[notify]]` with a `kind` to everloop.toml".to_owned());
@@ -68,8 +69,8 @@ fn list(senders: &[NotifierSender], session: &VerbSession) -> Result<Code, Failu
 }
 
 fn line(sender: &NotifierSender, trouble: Option<&str>) -> String {
-    let (notifier, route) = (&sender.of.notifier, &sender.of.route);
-    let mut parts = vec![format!("{} ({})", notifier.name, notifier.way.kind())];
+    let (receiver, route) = (&sender.of.receiver, &sender.of.route);
+    let mut parts = vec![format!("{} ({})", receiver.name, receiver.channel.kind())];
     let only: Vec<&str> = route.only.iter().map(|weight| weight.label()).collect();
     parts.push(if only.is_empty() { format!("{} and above", route.min_severity.label()) } else { only.join(", ") });
     parts.extend(route.quiet_hours.map(|quiet| format!("quiet {quiet}")));
@@ -79,10 +80,10 @@ fn line(sender: &NotifierSender, trouble: Option<&str>) -> String {
 }
 
 fn as_json(sender: &NotifierSender, trouble: Option<&str>, pending: usize) -> Value {
-    let (notifier, route) = (&sender.of.notifier, &sender.of.route);
+    let (receiver, route) = (&sender.of.receiver, &sender.of.route);
     json!({
-        "name": notifier.name,
-        "kind": notifier.way.kind(),
+        "name": receiver.name,
+        "kind": receiver.channel.kind(),
         "min_severity": route.min_severity,
         "only": route.only,
         "quiet_hours": route.quiet_hours.map(|quiet| quiet.to_string()),
@@ -94,8 +95,8 @@ fn as_json(sender: &NotifierSender, trouble: Option<&str>, pending: usize) -> Va
 }
 
 fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &VerbSession) -> Result<Code, Failure> {
-    let names: Vec<String> = senders.iter().map(|sender| sender.of.notifier.name.clone()).collect();
-    senders.retain(|sender| name.is_none_or(|name| sender.of.notifier.name == name));
+    let names: Vec<String> = senders.iter().map(|sender| sender.of.receiver.name.clone()).collect();
+    senders.retain(|sender| name.is_none_or(|name| sender.of.receiver.name == name));
     if senders.is_empty() {
         let (what, hint) = match name {
             Some(name) if !names.is_empty() => {
@@ -109,8 +110,8 @@ fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &VerbSess
     let mut data = Vec::new();
     let mut code = Code::Ok;
     for sender in senders {
-        let (name, kind) = (sender.of.notifier.name.clone(), sender.of.notifier.way.kind());
-        let result = super::up::block_on(sender.of.notifier.deliver(message(session)))?;
+        let (name, kind) = (sender.of.receiver.name.clone(), sender.of.receiver.channel.kind());
+        let result = super::up::block_on(sender.of.receiver.deliver(&message(session)))?;
         let why = result.err().map(|failure| clean(&failure.why));
         lines.push(match &why {
             None => format!("{name} ({kind}): sent"),
@@ -125,15 +126,14 @@ fn test(mut senders: Vec<NotifierSender>, name: Option<&str>, session: &VerbSess
     Ok(code)
 }
 
-fn message(session: &VerbSession) -> Notification {
-    Notification {
+fn message(session: &VerbSession) -> Delivery {
+    Delivery {
         key: format!("test-{:x}", session.now().0),
         severity: Severity::Info,
         title: "everloop: a test".to_owned(),
         text: "Tickets of your loops will arrive here.".to_owned(),
-        tickets: Vec::new(),
         // It belongs to no ticket: the press is received and ignored.
         buttons: vec![Button { label: "Seen".to_owned(), data: "test".to_owned() }],
-        refused: 0,
+        ..Delivery::default()
     }
 }

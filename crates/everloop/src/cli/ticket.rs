@@ -1,7 +1,7 @@
 //! `everloop ticket`: tickets on the command line. `tickets` answers them.
 
-use everloop_core::notify::{sentence, severity};
 use everloop_core::op::Ticket;
+use everloop_core::outbound::tickets::{sentence, severity};
 use everloop_core::reason::Reason;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;

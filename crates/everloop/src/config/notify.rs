@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use everloop_agents::notify::{Address, Auth, Channel, Encryption, Form, Mail, Notifier, SecretSource, Server, Via};
-use everloop_agents::notify::{check_address, is_address, telegram};
-use everloop_core::notify::{REPEATS, Route, Severity};
+use everloop_agents::channel::{Address, Auth, Channel, Encryption, Form, Mail, Receiver, SecretSource, Server, Via};
+use everloop_agents::channel::{check_address, is_address, telegram};
+use everloop_core::outbound::tickets::{REPEATS, Route, Severity};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::NotifierSpec;
 
@@ -127,8 +127,8 @@ impl Config {
             let mut found = Vec::new();
             for (layer, place) in sections {
                 match one(layer, place, moment) {
-                    Ok(notify) if !taken.insert(notify.notifier.name.clone()) => {
-                        let message = format!("two notifiers are called `{}`", notify.notifier.name);
+                    Ok(notify) if !taken.insert(notify.receiver.name.clone()) => {
+                        let message = format!("two notifiers are called `{}`", notify.receiver.name);
                         wrong.push(place.blame(message).hint("give each a `name` of its own"));
                     }
                     Ok(notify) => found.push(notify),
@@ -156,7 +156,7 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
     }
     let given = Given { keys: &keys, layer, place, name: &name, moment };
     given.no_others(kind)?;
-    let way = given.way(kind)?;
+    let channel = given.channel(kind)?;
     let route = Route {
         min_severity: keys.min_severity.map_or(Severity::Info, |weight| weight.0),
         only: keys.only.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
@@ -164,7 +164,7 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
         repeats: keys.repeats.map_or(REPEATS, |n| u32::try_from(n.0).unwrap_or(u32::MAX)),
     };
     let ca_file = keys.ca_file.as_ref().map(|text| given.path(&text.0));
-    Ok(NotifierSpec { notifier: Notifier { name, way, ca_file }, route })
+    Ok(NotifierSpec { receiver: Receiver { name, channel, ca_file, dir: None }, route })
 }
 
 /// Keys that every kind has.
@@ -211,7 +211,7 @@ impl Given<'_> {
         }
     }
 
-    fn way(&self, kind: NotifyKind) -> Result<Channel, Diagnostic> {
+    fn channel(&self, kind: NotifyKind) -> Result<Channel, Diagnostic> {
         let keys = self.keys;
         match kind {
             NotifyKind::Telegram => {
@@ -237,7 +237,10 @@ impl Given<'_> {
             }
             NotifyKind::Sms => self.sms().map(Channel::Sms),
             NotifyKind::Mail => self.mail().map(Channel::Mail),
-            NotifyKind::Webhook => Ok(Channel::Webhook { url: self.location()?, secret: self.secret("secret")? }),
+            NotifyKind::Webhook => {
+                let auth = self.secret("secret")?.map(Auth::Signature);
+                Ok(Channel::Webhook { url: self.location()?, auth })
+            }
             NotifyKind::Desktop => Ok(Channel::Desktop),
             NotifyKind::Command => {
                 let command = keys.command.as_ref().ok_or_else(|| self.lacks("command", "[\"my-program\"]"))?;

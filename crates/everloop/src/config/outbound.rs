@@ -2,10 +2,9 @@
 
 use std::path::{Component, PathBuf};
 
-use everloop_agents::notify::check_address;
-use everloop_core::spec::VariableSource;
+use everloop_agents::channel::{Address, Auth, Channel, Receiver, SecretSource, check_address};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
-use everloop_engine::projects::{OutboundSpec, OutboundTarget};
+use everloop_engine::projects::OutboundSpec;
 
 use super::Config;
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
@@ -41,38 +40,43 @@ impl Config {
         })
     }
 
-    fn sink(&self, section: &str, said: Said, layer: &Layer) -> Result<Option<OutboundTarget>, Diagnostic> {
+    fn sink(&self, section: &str, said: Said, layer: &Layer) -> Result<Option<Receiver>, Diagnostic> {
         let blame = |key: &str, what: String| {
             let mut wrong = layer.origin(key).blame(format!("`[{section}]`: {what}"));
             // An address may hold a secret.
             wrong.place.as_mut().into_iter().for_each(|place| place.hide_value());
             wrong
         };
-        let file = |path: String| {
-            if path.starts_with("~/") { path } else { self.dir.join(path).display().to_string() }
+        let file = |path: String| match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+            (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+            _ => self.dir.join(path),
         };
         let token = match (said.token_env, said.token_file) {
             (Some(_), Some(_)) => {
                 let wrong = blame("token_file", "it has both `token_env` and `token_file`".to_owned());
                 return Err(wrong.hint("keep one of them"));
             }
-            (Some(name), None) => Some(VariableSource::Env(name.0)),
-            (None, path) => path.map(|path| VariableSource::File(file(path.0))),
+            (Some(name), None) => Some(SecretSource::Env(name.0)),
+            (None, path) => path.map(|path| SecretSource::OpenFile(file(path.0))),
         };
-        match (said.command, said.url) {
+        let channel = match (said.command, said.url) {
             (Some(_), Some(_)) => {
-                Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"))
+                return Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"));
             }
             (None, Some(url)) => match check_address(&url.0) {
-                Ok(()) => Ok(Some(OutboundTarget::Http { url: url.0, token })),
-                Err(why) => Err(blame("url", why).hint("write it like `url = \"https://example.org/everloop\"`")),
+                Ok(()) => Channel::Webhook { url: Address::Open(url.0), auth: token.map(Auth::Bearer) },
+                Err(why) => {
+                    return Err(blame("url", why).hint("write it like `url = \"https://example.org/everloop\"`"));
+                }
             },
             (_, None) if token.is_some() => {
                 let key = if layer.0.contains_key("token_env") { "token_env" } else { "token_file" };
-                Err(blame(key, "a token without a `url`".to_owned()).hint("add `url = \"https://…\"`"))
+                return Err(blame(key, "a token without a `url`".to_owned()).hint("add `url = \"https://…\"`"));
             }
-            (command, None) => Ok(command.map(|command| OutboundTarget::Command(command.0))),
-        }
+            (Some(command), None) => Channel::Command { argv: command.0 },
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(Receiver { name: section.to_owned(), channel, ca_file: None, dir: None }))
     }
 
     /// Where the project wants its board to be written, relative to its file.

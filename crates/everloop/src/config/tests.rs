@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, FromArgMatches};
+use everloop_agents::channel::{Address, Auth, Channel, SecretSource};
 use everloop_core::completion::CompletionSign;
 use everloop_core::spec::{
     AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
 };
 use everloop_core::time::Time;
-use everloop_engine::projects::OutboundTarget;
 use jiff::tz::TimeZone;
 
 use super::*;
@@ -751,9 +751,10 @@ fn who_else_hears_of_it_is_named_in_one_way_and_no_token_goes_out_in_the_open() 
     let good =
         outside("[tracker]\nurl = \"https://t.example/x\"\ntoken_env = \"TOKEN\"\n[mailbox]\ncommand = [\"x\"]\n");
     let good = good.expect("all of it is good");
-    let token = Some(VariableSource::Env("TOKEN".to_owned()));
-    assert_eq!(good.tracker, Some(OutboundTarget::Http { url: "https://t.example/x".to_owned(), token }));
-    assert_eq!(good.mailbox, Some(OutboundTarget::Command(vec!["x".to_owned()])));
+    let auth = Some(Auth::Bearer(SecretSource::Env("TOKEN".to_owned())));
+    let url = Address::Open("https://t.example/x".to_owned());
+    assert_eq!(good.tracker.map(|to| to.channel), Some(Channel::Webhook { url, auth }));
+    assert_eq!(good.mailbox.map(|to| to.channel), Some(Channel::Command { argv: vec!["x".to_owned()] }));
     for (toml, said) in [
         ("[tracker]\nurl = \"http://t.example/x?key=k3y\"\n", "in the open"),
         ("[tracker]\nurl = \"https://me:k3y@t.example/\"\n", "holds a password"),

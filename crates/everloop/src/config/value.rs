@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use everloop_core::isolation::{IsolationMode, NetworkAccess};
-use everloop_core::notify::{QuietHours, Severity};
+use everloop_core::outbound::tickets::{QuietHours, Severity};
 use everloop_core::spec::{self, AgentKind};
 use everloop_core::time::{Time, human, parse_duration};
 use jiff::civil::DateTime;

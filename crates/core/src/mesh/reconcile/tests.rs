@@ -157,7 +157,7 @@ fn a_person_is_asked_once_about_work_that_nobody_takes_for_a_day() {
     let asked = hub.plan(&ReconcileNotes::default());
     let [Op::OpenTicket { key, text, owner: Some(owner) }] = &asked.tickets[..] else { panic!("{asked:?}") };
     assert_eq!((key.as_str(), owner.as_str()), ("stalled:k3f9", "k3f9"));
-    assert_eq!(crate::notify::severity(key), crate::notify::Severity::Critical);
+    assert_eq!(crate::outbound::tickets::severity(key), crate::outbound::tickets::Severity::Critical);
     let why = "nothing is set aside for it, n1 holds 2, n2 takes nothing more;";
     assert!(text.starts_with(&format!("no node takes task k3f9-1 of loop k3f9 for 24h: {why}")), "{text}");
     assert!(asked.repairs.is_empty(), "what somebody may want is never ended");

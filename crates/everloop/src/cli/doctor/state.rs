@@ -49,7 +49,7 @@ pub fn look(
 
 /// An unreachable notifier is tried again automatically; a person may have to mend the other side.
 fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
-    match everloop_engine::notifiers::troubles(ledger, now) {
+    match everloop_engine::outboxes::troubles(ledger, now) {
         Ok(troubles) => {
             for (name, trouble) in troubles {
                 chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop notify test {name}"));

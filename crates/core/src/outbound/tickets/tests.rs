@@ -1,6 +1,7 @@
 //! Invariants of every notifier: reports within a minute, none when healthy, capped, quiet,
 //! bounded.
 
+use super::super::{REFUSALS, Record, Refusal, Undelivered};
 use super::*;
 use crate::jitter::mix;
 use crate::reason::RuleId;
@@ -14,6 +15,13 @@ fn alert(id: u64, key: &str, opened_at: Time) -> Alert {
     Alert { id, key: key.to_owned(), owner: None, text: format!("text of {key}"), opened_at, acked: false }
 }
 
+fn settle(outbox: &mut Outbox, sent: &Delivery, result: &Result<(), Undelivered>, at: (&[Alert], Time, u64)) {
+    let mut record = Record::Tickets(std::mem::take(outbox));
+    assert!(record.settle(sent, result, at), "an outbox is stored after every attempt");
+    let Record::Tickets(after) = record else { panic!("it stays what it is") };
+    *outbox = after;
+}
+
 /// A notifier and its environment; time passes in seconds.
 struct World {
     route: Route,
@@ -23,7 +31,7 @@ struct World {
     /// Whether the other side responds.
     up: bool,
     seed: u64,
-    sent: Vec<(Time, Notification)>,
+    sent: Vec<(Time, Delivery)>,
     attempts: Vec<Time>,
 }
 
@@ -57,16 +65,14 @@ impl World {
             let moment = LocalTime { now: self.now, local_minutes: 0 };
             let plan = plan(&self.alerts, &self.route, &self.outbox, moment);
             self.outbox = plan.outbox;
-            assert!(self.outbox.pending.len() <= BURST, "the queue is bounded");
-            let Some(message) = self.outbox.ready(self.now).cloned() else { return plan.wake_at };
+            assert!(self.outbox.queue.pending.len() <= BURST, "the queue is bounded");
+            let Some(message) = self.outbox.queue.ready(self.now).first().cloned() else { return plan.wake_at };
             self.attempts.push(self.now);
             self.seed = mix(self.seed, 1);
+            let result = if self.up { Ok(()) } else { Err(Undelivered::away("down")) };
+            settle(&mut self.outbox, &message, &result, (&self.alerts, self.now, self.seed));
             if self.up {
-                self.outbox.delivered(&message, &self.alerts, self.now);
                 self.sent.push((self.now, message));
-            } else {
-                let how = Undelivered { why: "down".to_owned(), retry_after: None, refused: false };
-                self.outbox.undelivered(&message.key, &self.alerts, (&how, self.now, self.seed));
             }
         }
     }
@@ -201,14 +207,14 @@ fn who_is_down_for_a_day_is_tried_ever_more_seldom_and_then_told_everything_once
     world.run(HOUR);
     let tries = world.attempts.len();
     assert!((80..600).contains(&tries), "{tries} attempts in a day");
-    let trouble = world.outbox.trouble(world.now).expect("it is down");
+    let trouble = world.outbox.queue.trouble(world.now).expect("it is down");
     assert!(trouble.contains("cannot be reached for 23h") && trouble.contains("1 message waits): down"), "{trouble}");
     world.up = true;
     world.run(SECOND * 2000);
     let late = world.sent.len();
     assert!(late <= 4, "{late} messages when it is back");
     assert!((1..=200).all(|id| !world.told(id).is_empty()), "all were reported");
-    assert_eq!(world.outbox.trouble(world.now), None);
+    assert_eq!(world.outbox.queue.trouble(world.now), None);
 }
 
 #[test]
@@ -217,11 +223,11 @@ fn what_was_sent_and_not_written_down_is_sent_again_under_its_key() {
     world.open(1, "question:k3f9:1");
     let moment = |now| LocalTime { now, local_minutes: 0 };
     let before = plan(&world.alerts, &world.route, &world.outbox, moment(NOON)).outbox;
-    let first = before.ready(NOON).expect("it is due").clone();
+    let first = before.queue.ready(NOON).first().expect("it is due").clone();
     // Power fails between the two; another ticket is opened meanwhile.
     world.open(2, "question:k3f9:2");
     let later = plan(&world.alerts, &world.route, &before, moment(NOON + HOUR)).outbox;
-    assert_eq!(later.ready(NOON + HOUR), Some(&first));
+    assert_eq!(later.queue.ready(NOON + HOUR).first(), Some(&first));
     let stored = serde_json::to_string(&later).expect("plain data");
     assert_eq!(serde_json::from_str::<Outbox>(&stored).expect("plain data"), later);
 }
@@ -231,23 +237,28 @@ fn who_says_when_to_come_back_is_believed_within_bounds_and_a_refusal_is_given_u
     let mut world = World::new();
     world.open(1, "question:k3f9:1");
     let mut outbox = plan(&world.alerts, &world.route, &world.outbox, LocalTime { now: NOON, local_minutes: 0 }).outbox;
-    let key = outbox.pending[0].key.clone();
-    let asked = |s| Undelivered { why: "429".to_owned(), retry_after: Some(SECOND * s), refused: false };
-    outbox.undelivered(&key, &world.alerts, (&asked(7), NOON, 1));
-    assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + SECOND * 7));
+    let message = outbox.queue.pending[0].clone();
+    let fail = |outbox: &mut Outbox, how| settle(outbox, &message, &Err(how), (&world.alerts, NOON, 1));
+    let asked = |s| Undelivered { why: "429".to_owned(), retry_after: Some(SECOND * s), refused: None };
+    fail(&mut outbox, asked(7));
+    assert_eq!(outbox.queue.failing.as_ref().map(|f| f.next), Some(NOON + SECOND * 7));
     for (after, wake) in [(6, Some(NOON + SECOND * 7)), (7, None), (9, None)] {
         let moment = LocalTime { now: NOON + SECOND * after, local_minutes: 0 };
         let plan = plan(&world.alerts, &world.route, &outbox, moment);
-        assert_eq!((plan.wake_at, plan.outbox.ready(moment.now).is_some()), (wake, wake.is_none()), "after {after} s");
+        assert_eq!(
+            (plan.wake_at, !plan.outbox.queue.ready(moment.now).is_empty()),
+            (wake, wake.is_none()),
+            "after {after} s"
+        );
     }
-    outbox.undelivered(&key, &world.alerts, (&asked(999_999), NOON, 1));
-    assert_eq!(outbox.failing.as_ref().map(|f| f.next), Some(NOON + HOUR));
-    let refused = Undelivered { why: "400".to_owned(), retry_after: None, refused: true };
+    fail(&mut outbox, asked(999_999));
+    assert_eq!(outbox.queue.failing.as_ref().map(|f| f.next), Some(NOON + HOUR));
+    let refused = Undelivered::refused("400", Refusal::Content);
     for _ in 0..REFUSALS {
-        assert_eq!(outbox.pending.len(), 1);
-        outbox.undelivered(&key, &world.alerts, (&refused, NOON, 1));
+        assert_eq!(outbox.queue.pending.len(), 1);
+        fail(&mut outbox, refused.clone());
     }
-    assert!(outbox.pending.is_empty() && outbox.told.contains_key("question:k3f9:1"));
+    assert!(outbox.queue.pending.is_empty() && outbox.told.contains_key("question:k3f9:1"));
 }
 
 /// Random events: causes come and go, are acknowledged, the other side fails. Always: no busy loop,

@@ -1,12 +1,11 @@
-//! Secrets of notifiers: named by a variable or by a file that only its owner can read, looked up
-//! for one attempt.
+//! Secrets of channels: named by a variable or a file, looked up for one attempt.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use everloop_core::notify::Undelivered;
+use everloop_core::outbound::{Refusal, Undelivered};
 
 use crate::redact::{self, redact};
 
@@ -18,8 +17,10 @@ const VALUE_CAP: u64 = 16 << 10;
 pub enum SecretSource {
     /// In this variable of the process.
     Env(String),
-    /// In the first line of this file.
+    /// In the first line of this file, which only its owner can read.
     File(PathBuf),
+    /// In the first line of this file, whatever its mode is.
+    OpenFile(PathBuf),
 }
 
 impl SecretSource {
@@ -30,15 +31,16 @@ impl SecretSource {
                 .ok()
                 .filter(|value| !value.trim().is_empty())
                 .ok_or_else(|| format!("the variable `{name}` is not set where everloop was started")),
-            SecretSource::File(path) => {
-                first_line(path).map_err(|why| format!("`{}` cannot be used: {why}", path.display()))
+            SecretSource::File(path) | SecretSource::OpenFile(path) => {
+                let forbidden = if matches!(self, SecretSource::File(_)) { 0o077 } else { 0 };
+                first_line(path, forbidden).map_err(|why| format!("`{}` cannot be used: {why}", path.display()))
             }
         };
-        let value = found.map_err(|why| Undelivered { why, retry_after: None, refused: true })?;
+        let value = found.map_err(|why| Undelivered::refused(why, Refusal::Access))?;
         let value = value.trim();
         if value.chars().any(char::is_control) {
             let why = format!("{} holds more than one line of text", self.place());
-            return Err(Undelivered { why, retry_after: None, refused: true });
+            return Err(Undelivered::refused(why, Refusal::Access));
         }
         Ok(value.to_owned())
     }
@@ -47,15 +49,16 @@ impl SecretSource {
     pub fn place(&self) -> String {
         match self {
             SecretSource::Env(name) => format!("the variable `{name}`"),
-            SecretSource::File(path) => format!("the file `{}`", path.display()),
+            SecretSource::File(path) | SecretSource::OpenFile(path) => format!("the file `{}`", path.display()),
         }
     }
 }
 
-fn first_line(path: &PathBuf) -> Result<String, String> {
+/// Refuses a file with one of the `forbidden` bits in its mode.
+fn first_line(path: &PathBuf, forbidden: u32) -> Result<String, String> {
     let file = File::open(path).map_err(|e| e.to_string())?;
     let mode = file.metadata().map_err(|e| e.to_string())?.permissions().mode();
-    if mode & 0o077 != 0 {
+    if mode & forbidden != 0 {
         return Err(format!("others can read it (mode {:o}); hint: chmod 600", mode & 0o777));
     }
     let mut line = String::new();
@@ -64,10 +67,10 @@ fn first_line(path: &PathBuf) -> Result<String, String> {
 }
 
 /// Takes secrets out of the text of a failure; servers may repeat them.
-pub(super) fn without(values: &[&str], mut failure: Undelivered) -> Undelivered {
+pub(super) fn without(values: &[impl AsRef<str>], mut failure: Undelivered) -> Undelivered {
     let secrets: Vec<redact::Secret> = values
         .iter()
-        .map(|value| redact::Secret { name: "secret".to_owned(), value: value.as_bytes().to_vec() })
+        .map(|value| redact::Secret { name: "secret".to_owned(), value: value.as_ref().as_bytes().to_vec() })
         .collect();
     failure.why = String::from_utf8_lossy(&redact(&secrets, failure.why.as_bytes())).into_owned();
     failure
@@ -86,10 +89,11 @@ mod tests {
         mode(0o644);
         let refused = SecretSource::File(path.clone()).value().expect_err("others can read it");
         assert!(refused.why.contains("chmod 600") && !refused.why.contains("abc"), "{}", refused.why);
+        assert_eq!(SecretSource::OpenFile(path.clone()).value().expect("any mode will do"), "abc-123");
         mode(0o600);
         assert_eq!(SecretSource::File(path).value().expect("it is private"), "abc-123");
         assert!(SecretSource::Env("NOT_SET_ANYWHERE_AT_ALL".to_owned()).value().is_err());
-        let failure = Undelivered { why: "GET /botabc-123/x".to_owned(), retry_after: None, refused: false };
+        let failure = Undelivered::away("GET /botabc-123/x");
         assert_eq!(without(&["abc-123"], failure).why, "GET /bot[redacted:secret]/x");
     }
 }

@@ -1,23 +1,22 @@
-//! One POST with its answer, with a deadline, for messages that have to arrive: notifications,
-//! trackers. Addresses may hold secrets, so no text shows one. The client itself is
-//! [`crate::http_client`].
+//! One POST with its answer, with a deadline. Addresses may hold secrets, so no text shows one. The
+//! client itself is [`crate::http_client`].
 
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::notify::Undelivered;
+use everloop_core::outbound::{Refusal, Undelivered};
 
 use crate::http_client::{Access, Address, HttpClient, Timeouts, header_of, read_body};
 
 /// Everything about one request that is answered at once.
-pub(crate) const WITHIN: Duration = Duration::from_secs(20);
+pub(super) const WITHIN: Duration = Duration::from_secs(20);
 /// Longer answers are cut off.
 const ANSWER_CAP: u64 = 1 << 20;
 /// Shown of an answer that refuses.
 const SHOWN_CHARS: usize = 200;
 
 /// One POST with its headers and body.
-pub(crate) struct WebRequest<'a> {
+pub(super) struct WebRequest<'a> {
     pub url: &'a str,
     pub headers: Vec<(&'static str, String)>,
     pub body: &'a [u8],
@@ -25,7 +24,7 @@ pub(crate) struct WebRequest<'a> {
 
 /// The response to a [`WebRequest`].
 #[derive(Debug)]
-pub(crate) struct WebResponse {
+pub(super) struct WebResponse {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: String,
@@ -44,19 +43,24 @@ impl WebResponse {
     pub fn refusal(&self, said: &str) -> Undelivered {
         let said: String = said.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
         let why = format!("it answered {}: {}", self.status, said.trim());
-        let passing = matches!(self.status, 408 | 425 | 429 | 500..);
+        let refused = match self.status {
+            408 | 425 | 429 | 500.. => None,
+            400..500 if ![401, 403, 404, 407].contains(&self.status) => Some(Refusal::Content),
+            // A redirect, missing access or a missing path: not the fault of this one delivery.
+            _ => Some(Refusal::Access),
+        };
         let why = why.trim_end_matches([':', ' ']).to_owned();
-        Undelivered { why, retry_after: self.retry_after, refused: !passing }
+        Undelivered { why, retry_after: self.retry_after, refused }
     }
 }
 
 /// A client for one address; it keeps its connection for the next request.
-pub(crate) struct Web(HttpClient);
+pub(super) struct Web(HttpClient);
 
 impl Web {
     /// For this address; everything about a request is over within this time.
     pub fn new(url: &str, ca_file: Option<&Path>, within: Duration) -> Result<Self, Undelivered> {
-        let refused = |why| Undelivered { why, retry_after: None, refused: true };
+        let refused = |why| Undelivered::refused(why, Refusal::Access);
         let address = Address::parse(url, Access::Private).map_err(|e| refused(e.to_string()))?;
         HttpClient::new(&address, ca_file, Timeouts::Whole(within)).map(Self).map_err(refused)
     }
@@ -72,21 +76,16 @@ impl Web {
     }
 }
 
-/// One request over a connection of its own.
-pub(crate) fn post(request: &WebRequest<'_>, ca_file: Option<&Path>) -> Result<WebResponse, Undelivered> {
-    Web::new(request.url, ca_file, WITHIN)?.post(request)
-}
-
 fn lost(error: &ureq::Error) -> Undelivered {
     // An address that cannot be used is shown by the error itself, and it may be a secret.
     let why = match error {
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => "the address or a header cannot be used".to_owned(),
         other => other.to_string(),
     };
-    Undelivered { why, retry_after: None, refused: false }
+    Undelivered::away(why)
 }
 
 /// A value for a header: one line of visible ASCII; anything else would be another header or none.
-pub(crate) fn header(text: &str) -> String {
+pub(super) fn header(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
 }

@@ -1,7 +1,8 @@
 //! Texts for people: a message about one ticket or many, and why a ticket is sent now, later, or
 //! not at all.
 
-use super::{Alert, Button, Notification, ReplyAction, Severity, severity};
+use super::super::{Button, Delivery};
+use super::{Alert, ReplyAction, Severity, severity};
 use crate::reason::{Reason, RuleId};
 use crate::time::{Time, human};
 
@@ -13,7 +14,7 @@ const LISTED: usize = 10;
 const LINE_CHARS: usize = 140;
 
 /// One message about these tickets, each with the number of its earlier reports.
-pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
+pub fn message_of(tickets: &[(&Alert, u32)]) -> Delivery {
     let severity = tickets.iter().map(|(a, _)| severity(&a.key)).max().unwrap_or_default();
     let key_of = |(alert, times): &(&Alert, u32)| format!("{:x}-{}-{}", alert.opened_at.0, alert.id, times + 1);
     let (key, title, text) = match tickets {
@@ -30,14 +31,14 @@ pub fn message_of(tickets: &[(&Alert, u32)]) -> Notification {
         }
     };
     let buttons = if let [(alert, _)] = tickets { buttons(alert) } else { Vec::new() };
-    Notification {
+    Delivery {
         key,
         severity,
         title,
         text,
         tickets: tickets.iter().map(|(a, _)| a.id).collect(),
         buttons,
-        refused: 0,
+        ..Delivery::default()
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a mail looks like: headers that cannot be broken out of, and a text that every server
 //! takes.
 
-use everloop_core::notify::{Notification, Severity, Undelivered};
+use everloop_core::outbound::tickets::Severity;
+use everloop_core::outbound::{Delivery, Refusal, Undelivered};
 use lettre::Address;
 use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
 use lettre::message::{Body, Mailbox, MessageBuilder};
@@ -38,7 +39,7 @@ pub fn is_address(text: &str) -> bool {
 
 impl Mail {
     /// The whole mail, with line breaks as mail wants them.
-    pub(super) fn render(&self, message: &Notification) -> Result<lettre::Message, Undelivered> {
+    pub(super) fn render(&self, message: &Delivery) -> Result<lettre::Message, Undelivered> {
         let from = address(&self.from)?;
         // The same for every attempt, so that a mailbox can see that it has it.
         let id = format!("<{}@{}>", message.key.replace('+', "."), from.domain());
@@ -75,10 +76,10 @@ pub(super) fn address(text: &str) -> Result<Address, Undelivered> {
 }
 
 fn refused(why: &str) -> Undelivered {
-    Undelivered { why: why.to_owned(), retry_after: None, refused: true }
+    Undelivered::refused(why, Refusal::Content)
 }
 
-fn body(message: &Notification) -> String {
+fn body(message: &Delivery) -> String {
     let how = match message.tickets.as_slice() {
         [one] => format!("Answer it: everloop ticket answer {one} \"TEXT\"\nSeen: everloop ticket ack {one}\n"),
         _ => "All of them: everloop ticket list\n".to_owned(),
@@ -97,19 +98,18 @@ fn title(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn message(title: &str, text: &str) -> Notification {
-        Notification {
+    fn message(title: &str, text: &str) -> Delivery {
+        Delivery {
             key: "1f-17-1".to_owned(),
             severity: Severity::Critical,
             title: title.to_owned(),
             text: text.to_owned(),
             tickets: vec![17],
-            buttons: Vec::new(),
-            refused: 0,
+            ..Delivery::default()
         }
     }
 
-    fn rendered(message: &Notification) -> String {
+    fn rendered(message: &Delivery) -> String {
         let via = Via::Command(vec!["sendmail".to_owned()]);
         let mail = Mail { to: vec!["ops@example.com".to_owned()], from: "loop@example.com".to_owned(), via };
         String::from_utf8(mail.render(message).expect("it is a mail").formatted()).expect("a mail is text")

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use everloop_core::notify::{Notification, Undelivered};
+use everloop_core::outbound::{Delivery, Refusal, Undelivered};
 use everloop_core::time::human;
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
@@ -65,41 +65,40 @@ pub(super) fn hand_over(
     server: &Server,
     ca: Option<&Path>,
     mail: &Mail,
-    message: &Notification,
+    message: &Delivery,
 ) -> Result<(), Undelivered> {
     let password = server.login.as_ref().map(|(_, secret)| secret.value()).transpose()?;
     let login = server.login.as_ref().map(|(user, _)| (user.as_str(), password.as_deref().unwrap_or_default()));
-    let done = in_time(&Delivery { server, ca, login, mail, message }, DELIVERY_TIMEOUT);
+    let done = in_time(&Attempt { server, ca, login, mail, message }, DELIVERY_TIMEOUT);
     // A server may repeat what was sent to it, in the form in which it was sent.
     let forms = |(user, password): (&str, &str)| {
         [BASE64.encode(password), BASE64.encode(format!("\0{user}\0{password}")), password.to_owned()]
     };
     let hidden: Vec<String> = login.into_iter().flat_map(forms).collect();
-    let hidden: Vec<&str> = hidden.iter().map(String::as_str).collect();
     done.map_err(|e| without(&hidden, e))
 }
 
 /// One attempt with all it needs.
-struct Delivery<'a> {
+struct Attempt<'a> {
     server: &'a Server,
     ca: Option<&'a Path>,
     /// User and password.
     login: Option<(&'a str, &'a str)>,
     mail: &'a Mail,
-    message: &'a Notification,
+    message: &'a Delivery,
 }
 
 /// Waits in this thread, but not longer than the deadline; a name that is still being resolved then
 /// does not hold it up.
-fn in_time(delivery: &Delivery<'_>, within: Duration) -> Result<(), Undelivered> {
+fn in_time(attempt: &Attempt<'_>, within: Duration) -> Result<(), Undelivered> {
     let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let runtime = built.map_err(|e| broken(format!("no runtime could be started: {e}")))?;
-    let done = runtime.block_on(async { timeout(within, delivery.run()).await });
+    let runtime = built.map_err(|e| Undelivered::away(format!("no runtime could be started: {e}")))?;
+    let done = runtime.block_on(async { timeout(within, attempt.run()).await });
     runtime.shutdown_background();
-    done.unwrap_or_else(|_| Err(broken(format!("it took longer than {}", human(within)))))
+    done.unwrap_or_else(|_| Err(Undelivered::away(format!("it took longer than {}", human(within)))))
 }
 
-impl Delivery<'_> {
+impl Attempt<'_> {
     async fn run(&self) -> Result<(), Undelivered> {
         let mail = self.mail.render(self.message)?.formatted();
         let mut server = self.connect().await?;
@@ -157,7 +156,7 @@ impl Delivery<'_> {
 
     async fn dial(&self) -> Result<TcpStream, Undelivered> {
         let found = lookup_host((self.server.host.as_str(), self.server.port)).await;
-        let addresses = found.map_err(|e| broken(format!("its name cannot be resolved: {e}")))?;
+        let addresses = found.map_err(|e| Undelivered::away(format!("its name cannot be resolved: {e}")))?;
         let mut last = "its name has no address".to_owned();
         for address in addresses.take(MAX_ADDRESSES) {
             match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
@@ -166,7 +165,7 @@ impl Delivery<'_> {
                 Err(_) => last = format!("no connection within {}s", CONNECT_TIMEOUT.as_secs()),
             }
         }
-        Err(broken(format!("it cannot be reached: {last}")))
+        Err(Undelivered::away(format!("it cannot be reached: {last}")))
     }
 }
 
@@ -190,33 +189,28 @@ fn failed(what: &str, error: &Error) -> Undelivered {
     match error.status() {
         Some(code) => {
             let why = format!("it answered {code} to {what}: {cause}");
-            Undelivered { why, retry_after: None, refused: error.is_permanent() }
+            if error.is_permanent() { refused(why) } else { Undelivered::away(why) }
         }
         // Nothing that both sides know, such as a way to log in.
         None if error.is_client() => refused(format!("{what} is not possible: {cause}")),
-        None if error.is_response() => broken(format!("this is no SMTP: {cause}")),
-        None => broken(format!("the connection broke: {cause}")),
+        None if error.is_response() => Undelivered::away(format!("this is no SMTP: {cause}")),
+        None => Undelivered::away(format!("the connection broke: {cause}")),
     }
 }
 
 fn lost(error: &io::Error) -> Undelivered {
-    broken(format!("the connection broke: {error}"))
+    Undelivered::away(format!("the connection broke: {error}"))
 }
 
-fn broken(why: String) -> Undelivered {
-    Undelivered { why, retry_after: None, refused: false }
-}
-
+/// Login, address or text: the code does not distinguish them.
 fn refused(why: String) -> Undelivered {
-    Undelivered { why, retry_after: None, refused: true }
+    Undelivered::refused(why, Refusal::Access)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
     use std::net::TcpListener;
-
-    use everloop_core::notify::Severity;
 
     use super::super::mail::Via;
     use super::*;
@@ -235,18 +229,10 @@ mod tests {
         let server = Server { host: "127.0.0.1".to_owned(), port, encryption: Encryption::Start, login: None };
         let via = Via::Server(server.clone());
         let mail = Mail { to: vec!["a@b".to_owned()], from: "c@d".to_owned(), via };
-        let message = Notification {
-            key: "k".to_owned(),
-            severity: Severity::Info,
-            title: String::new(),
-            text: String::new(),
-            tickets: Vec::new(),
-            buttons: Vec::new(),
-            refused: 0,
-        };
-        let delivery = Delivery { server: &server, ca: None, login: None, mail: &mail, message: &message };
-        let late = in_time(&delivery, Duration::from_millis(300)).expect_err("it never greets");
-        assert!(!late.refused && late.why.contains("took longer"), "{}", late.why);
+        let message = Delivery { key: "k".to_owned(), ..Delivery::default() };
+        let attempt = Attempt { server: &server, ca: None, login: None, mail: &mail, message: &message };
+        let late = in_time(&attempt, Duration::from_millis(300)).expect_err("it never greets");
+        assert!(late.refused.is_none() && late.why.contains("took longer"), "{}", late.why);
         slow.join().expect("it sees the end");
     }
 }

@@ -6,12 +6,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use everloop_core::notify::{Notification, ReplyAction, Undelivered, pressed, replied};
+use everloop_core::outbound::tickets::{ReplyAction, pressed, replied};
+use everloop_core::outbound::{Delivery, Undelivered};
 use serde_json::{Value, json};
 
 use super::secret::without;
-use super::{Channel, Notifier, SecretSource};
-use crate::web::{WITHIN, Web, WebRequest, WebResponse};
+use super::web::{WITHIN, Web, WebRequest, WebResponse};
+use super::{Channel, Receiver, SecretSource};
 
 /// Where the bot API is.
 pub const BASE: &str = "https://api.telegram.org";
@@ -71,7 +72,7 @@ fn understood(answer: WebResponse) -> Result<Value, Undelivered> {
     Err(answer.refusal(body["description"].as_str().unwrap_or(&answer.body)))
 }
 
-pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Notification) -> Result<(), Undelivered> {
+pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Delivery) -> Result<(), Undelivered> {
     let token = bot.token.value()?;
     let mut body = json!({
         "chat_id": bot.chat,
@@ -88,15 +89,15 @@ pub(super) fn send(bot: &Bot, ca: Option<&Path>, message: &Notification) -> Resu
 }
 
 impl Listener {
-    /// For a notifier that has answers; `None` for all others.
-    pub fn new(notifier: &Notifier) -> Option<Result<Self, Undelivered>> {
-        let Channel::Telegram(bot) = &notifier.way else { return None };
+    /// For a receiver that has answers; `None` for all others.
+    pub fn new(receiver: &Receiver) -> Option<Result<Self, Undelivered>> {
+        let Channel::Telegram(bot) = &receiver.channel else { return None };
         if !bot.answers {
             return None;
         }
         let make = || {
             let token = bot.token.value()?;
-            Ok(Self { web: Web::new(&bot.base, notifier.ca_file.as_deref(), WITHIN + POLL)?, bot: bot.clone(), token })
+            Ok(Self { web: Web::new(&bot.base, receiver.ca_file.as_deref(), WITHIN + POLL)?, bot: bot.clone(), token })
         };
         Some(make())
     }
@@ -164,8 +165,8 @@ mod tests {
             chat: "-100".to_owned(),
             answers: true,
         };
-        let notifier = Notifier { name: "t".to_owned(), way: Channel::Telegram(bot), ca_file: None };
-        let listener = Listener::new(&notifier).expect("it answers").expect("HOME is set");
+        let receiver = Receiver { name: "t".to_owned(), channel: Channel::Telegram(bot), ca_file: None, dir: None };
+        let listener = Listener::new(&receiver).expect("it answers").expect("HOME is set");
         let press = |chat: i64| {
             json!({ "update_id": 5, "callback_query": { "id": "q", "data": "ack:17", "from": { "username": "ann" },
                 "message": { "chat": { "id": chat } } } })
@@ -186,10 +187,10 @@ mod tests {
         let body = r#"{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 7","parameters":{"retry_after":7}}"#;
         let answer = WebResponse { status: 429, retry_after: None, body: body.to_owned() };
         let refused = understood(answer).expect_err("it is a limit");
-        assert_eq!((refused.retry_after, refused.refused), (Some(Duration::from_secs(7)), false));
+        assert_eq!((refused.retry_after, refused.refused), (Some(Duration::from_secs(7)), None));
         assert!(refused.why.contains("Too Many Requests"), "{}", refused.why);
         let answer =
             WebResponse { status: 401, retry_after: None, body: r#"{"ok":false,"description":"Unauthorized"}"#.into() };
-        assert!(understood(answer).expect_err("the token is wrong").refused);
+        assert!(understood(answer).expect_err("the token is wrong").refused.is_some());
     }
 }

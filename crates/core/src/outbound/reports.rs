@@ -3,29 +3,20 @@
 //! nothing is lost while either side is away. Owns what is due and in which order; the caller
 //! chooses the receiver and the transport.
 
-#![expect(missing_docs, reason = "fields and variants are named after what they hold")]
-
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::{FORMAT, Queue};
 use crate::ids::{Fence, TaskId};
 use crate::op::{TaskRow, TaskState};
 use crate::state::LoopState;
 use crate::time::Time;
 
-/// Version of the stored document. A newer one is refused, never guessed at.
-pub const TOLD_VERSION: u32 = 1;
 /// Kind of the document with a tracker's reports.
 pub const TRACKER: &str = "tracker";
 /// Kind of the document with a mailbox's reports.
 pub const MAILBOX: &str = "mailbox";
-
-/// First wait after a failed report; it doubles.
-const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// The longest such wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Reports to a tracker so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +27,16 @@ pub struct TrackerState {
     pub since: Time,
     /// Reported tasks. A finished one is removed as soon as all others are reported, too.
     pub tasks: BTreeMap<TaskId, TrackedTask>,
+    /// Derived again before each attempt.
+    #[serde(skip)]
+    pub queue: Queue,
+}
+
+/// What a report was about, once it was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reported {
+    Task(TaskId, TrackedTask),
+    Status { turns: u32, over: bool },
 }
 
 /// A task as it was last reported.
@@ -100,7 +101,7 @@ impl TrackerState {
         let since = newest(rows).unwrap_or_default();
         let kept = rows.iter().filter(|row| row.state != TaskState::Done || row.created_at >= since);
         let tasks = kept.map(|row| (row.task.id.clone(), TrackedTask::of(row))).collect();
-        Self { told_version: TOLD_VERSION, since, tasks }
+        Self { told_version: FORMAT, since, tasks, queue: Queue::default() }
     }
 
     /// The first `most` changes to report, in the order in which they happened.
@@ -162,7 +163,7 @@ fn newest(rows: &[TaskRow]) -> Option<Time> {
 }
 
 /// Reports to a mailbox about a loop so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mailed {
     /// Format of this record.
     pub told_version: u32,
@@ -170,12 +171,21 @@ pub struct Mailed {
     pub turns: u32,
     /// The end of the loop was reported.
     pub over: bool,
+    /// Derived again before each attempt.
+    #[serde(skip)]
+    pub queue: Queue,
+}
+
+impl Default for Mailed {
+    fn default() -> Self {
+        Self { told_version: FORMAT, turns: 0, over: false, queue: Queue::default() }
+    }
 }
 
 impl Mailed {
-    /// The state after a report of the loop as it is now.
-    pub fn of(state: &LoopState) -> Self {
-        Self { told_version: TOLD_VERSION, turns: state.turns, over: state.is_over() }
+    /// What is recorded after a report of the loop as it is now.
+    pub fn after(state: &LoopState) -> Reported {
+        Reported::Status { turns: state.turns, over: state.is_over() }
     }
 
     /// Whether a status is due: every `every` turns, and at the end.
@@ -183,11 +193,6 @@ impl Mailed {
         let every = every.max(1);
         state.turns / every > self.turns / every || state.is_over() && !(self.over && state.turns == self.turns)
     }
-}
-
-/// How long to wait after this many failed reports in a row.
-pub fn wait(failures: u32) -> Duration {
-    FIRST_WAIT.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(LONGEST_WAIT)
 }
 
 #[cfg(test)]
@@ -268,10 +273,5 @@ mod tests {
             TrackerState::begin(&[]).due(&done, 9).iter().map(TrackerUpdate::key).collect::<Vec<_>>(),
             ["t:create:0", "t:complete:4"]
         );
-    }
-
-    #[test]
-    fn waits_grow_within_bounds() {
-        assert_eq!([1, 2, 3, 99].map(wait).map(|d| d.as_secs()), [5, 10, 20, 3600]);
     }
 }
