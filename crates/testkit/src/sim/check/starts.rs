@@ -184,7 +184,7 @@ impl World {
             Event::Backoff { scope, until, .. } if *scope == own => {
                 reflexes.backoff = reflexes.backoff.max(Some(*until));
             }
-            Event::DelayLifted { scope, .. } if *scope == own => invariants.backoff = None,
+            Event::DelayLifted { scope, .. } if *scope == own => reflexes.backoff = None,
             _ => {}
         }
     }
