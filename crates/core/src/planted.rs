@@ -97,6 +97,13 @@ pub enum Bug {
     AdditionsNotCounted,
     CountsIgnored,
     SkippedCountAsRun,
+    BelievesUnsignedLines,
+    BelievesTheLog,
+    FollowsStrangeLogs,
+    WaitsForEver,
+    CallersByVariable,
+    LossesNeverCount,
+    AnswersQuoteQuestions,
 }
 
 /// Those about many machines.
@@ -205,6 +212,17 @@ pub const CONFIGURATION: &[Bug] = &[Bug::ReloadsConfig, Bug::TrustsWithoutHash, 
 /// Those about what decides a check: found by attempts to be accepted without the work.
 pub const JUDGE: &[Bug] =
     &[Bug::JudgeFilesNotLaidOver, Bug::AdditionsNotCounted, Bug::CountsIgnored, Bug::SkippedCountAsRun];
+
+/// Those about the end of a job: found by commands that forge it, hang it or kill its shim.
+pub const VERDICT: &[Bug] = &[
+    Bug::BelievesUnsignedLines,
+    Bug::BelievesTheLog,
+    Bug::FollowsStrangeLogs,
+    Bug::WaitsForEver,
+    Bug::CallersByVariable,
+    Bug::LossesNeverCount,
+    Bug::AnswersQuoteQuestions,
+];
 
 #[cfg(feature = "planted")]
 std::thread_local! {
