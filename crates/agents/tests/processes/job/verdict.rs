@@ -235,7 +235,7 @@ pub fn inside(root: &Path, planted: &str) -> ExitCode {
         Some(InsideJob::Unknown) => "unknown".to_owned(),
         None => "none".to_owned(),
     };
-    writeln!(std::io::stdout(), "{text}").unwrap();
+    std::io::stdout().write_all(format!("{text}\n").as_bytes()).unwrap();
     ExitCode::SUCCESS
 }
 
