@@ -180,6 +180,10 @@ impl Checker {
         let output = job::both_ends(dir, Stream::Out, READ_BYTES).map_err(failed)?;
         let (run, took) = match ended {
             JobEnd::Gone => (CheckRun::Broken("the process vanished".to_owned()), Duration::ZERO),
+            JobEnd::Overdue => {
+                let why = format!("timed out after {}; its shim did not respond and was killed", human(check.timeout));
+                (CheckRun::Broken(why), check.timeout)
+            }
             JobEnd::Exited(exit) => (reading(&exit, check, &output), exit.ended_at.since(exit.started_at)),
         };
         let run = match protect::pin_holds(&check.pin, &check.run, cwd) {
@@ -187,6 +191,7 @@ impl Checker {
             _ => run,
         };
         let (doubt, reading) = evidence::weigh(&check.proof, known, &output);
+        let doubt = doubt.or_else(|| tampering(dir));
         let run = match (run, doubt) {
             (CheckRun::Passed, Some(why)) => CheckRun::Suspicious(why),
             (run, _) => run,
@@ -214,6 +219,13 @@ impl Checker {
         let env = env.into_vars();
         job::start(&self.shim, dir, env)?.wait().await
     }
+}
+
+/// Why a pass is not believed although the lines have no effect: no honest command writes into the
+/// log of its job.
+fn tampering(dir: &Path) -> Option<String> {
+    let lines = job::foreign_lines(dir);
+    (lines > 0).then(|| format!("the log of its job holds what everloop did not write ({lines} lines)"))
 }
 
 /// The verdict of one run.

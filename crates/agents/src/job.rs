@@ -8,19 +8,27 @@
 //! - `spec`: what to run; `job_log`: the job log
 //! - `shim`: the shim itself; `capture`, `marker`, `text`: how it processes output; `output`,
 //!   `tail`: reading it back
+//! - `key`: what its lines are signed with; `link`: the line between supervisor and shim, and the
+//!   jobs of this process; `files`: how its files are opened
+//! - `brand`, `inside`: how processes of a job are recognised, from outside and by themselves
 //! - `carried`: how the variables reach the shim; `temporary`: the command's own folder for such
 //!   files; `turn_socket`: how `everloop` inside of a turn reaches the outside
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop,
 //!   interrupt, kill
 //! - `sample`: liveness; `cgroup`, `tree`: finding and killing everything that belongs to a job
 
+mod brand;
 mod capture;
 mod carried;
 mod cgroup;
 mod control;
 mod error;
+mod files;
 mod handle;
+mod inside;
 mod job_log;
+mod key;
+mod link;
 mod marker;
 mod output;
 mod recover;
@@ -34,10 +42,12 @@ mod tree;
 pub mod turn_socket;
 
 pub use capture::Stream;
-pub use control::{interrupt, kill, stop};
+pub use control::{close, interrupt, kill, stop};
 pub use error::JobError;
+pub use files::create_private;
 pub use handle::{JobEnd, Running, ShimProgram, adopt, start};
-pub use job_log::{JobRecord, Started, record, started};
+pub use inside::{InsideJob, inside_job};
+pub use job_log::{JobRecord, Started, foreign_lines, record, started};
 pub use output::{both_ends, output};
 pub use recover::{JobTrace, clear, inspect, is_clear, reap_marked};
 pub use sample::{LivenessSample, sample};
@@ -53,6 +63,16 @@ pub const HIDE_PREFIX: &str = "EVERLOOP_HIDE_";
 /// The argument with which the main binary becomes a shim.
 pub const SHIM_ARG: &str = "__job";
 
-/// Set by [`start`] to the job's folder. It identifies all processes of a job, even when the shim
-/// was killed.
+/// Set by [`start`] to the job's mark. It identifies all processes of a job, even when the shim was
+/// killed. It is no path: a command does not learn its job's folder from it.
 pub const JOB_VAR: &str = "EVERLOOP_JOB";
+
+/// The mark of the job in this folder.
+pub fn mark(dir: &std::path::Path) -> std::io::Result<String> {
+    key::mark(dir)
+}
+
+/// The beginning of the marks of all jobs in a state folder.
+pub fn state_mark(root: &std::path::Path) -> std::io::Result<String> {
+    key::state_mark(root)
+}

@@ -4,9 +4,11 @@
 //! Reads `/proc` and signals single processes. What to kill and when is decided in [`crate::job`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
 use nix::libc;
@@ -40,6 +42,8 @@ pub struct Stat {
     pub state: char,
     pub parent: i32,
     pub group: i32,
+    /// The session: a number of its leader, which no other process gets while the session lasts.
+    pub session: i32,
     /// CPU that it used itself, in clock ticks.
     pub own_ticks: u64,
     /// CPU of children that it has waited for, in clock ticks.
@@ -82,11 +86,7 @@ impl Identity {
     /// Signals this process and no other.
     pub fn signal(&self, signal: Signal) -> io::Result<SignalResult> {
         let Some(fd) = self.open()? else { return Ok(SignalResult::NotThere) };
-        match pidfd_send_signal(&fd, signal) {
-            Ok(()) => Ok(SignalResult::Signalled),
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SignalResult::NotThere),
-            Err(e) => Err(e),
-        }
+        pidfd_send_signal(&fd, signal)
     }
 }
 
@@ -126,6 +126,7 @@ fn parse_stat(pid: i32, line: &[u8]) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         own_ticks: number(11)? + number(12)?,
         waited_ticks: number(13)? + number(14)?,
         start_ticks: number(19)?,
@@ -140,12 +141,25 @@ pub fn all() -> Vec<i32> {
 
 /// The process, its parent, and so on up to the first.
 pub fn with_ancestors(pid: i32) -> BTreeSet<i32> {
-    let mut line = BTreeSet::new();
+    line_of(pid).into_iter().collect()
+}
+
+/// The same, in that order.
+pub fn line_of(pid: i32) -> Vec<i32> {
+    let mut line = Vec::new();
     let mut next = pid;
-    while next > 0 && line.insert(next) {
+    while next > 0 && !line.contains(&next) {
+        line.push(next);
         next = stat(next).map_or(0, |s| s.parent);
     }
     line
+}
+
+/// The words of its command line.
+pub fn command_line(pid: i32) -> Vec<OsString> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|b| *b == 0);
+    words.map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
 /// Children, their children and so on, zombies included; not the process itself.
@@ -217,11 +231,15 @@ pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper in nix; the only pointer passed is null")]
-fn pidfd_send_signal(fd: &OwnedFd, signal: Signal) -> io::Result<()> {
+pub(crate) fn pidfd_send_signal(fd: &OwnedFd, signal: Signal) -> io::Result<SignalResult> {
     let none: *const libc::siginfo_t = std::ptr::null();
     // SAFETY: the descriptor is open for the whole call and a null siginfo is allowed.
     let done = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd.as_raw_fd(), signal as i32, none, 0) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    match io::Error::last_os_error() {
+        _ if done >= 0 => Ok(SignalResult::Signalled),
+        e if e.raw_os_error() == Some(libc::ESRCH) => Ok(SignalResult::NotThere),
+        e => Err(e),
+    }
 }
 
 #[cfg(test)]
@@ -233,7 +251,7 @@ mod tests {
     fn a_name_with_brackets_does_not_shift_the_fields() {
         let line = b"7 (a) b) (c) S 3 4 5 0 -1 0 0 0 0 0 10 20 30 40 20 0 1 0 999 0 0";
         let stat = parse_stat(7, line).unwrap();
-        assert_eq!((stat.parent, stat.group, stat.state), (3, 4, 'S'));
+        assert_eq!((stat.parent, stat.group, stat.session, stat.state), (3, 4, 5, 'S'));
         assert_eq!((stat.own_ticks, stat.waited_ticks, stat.start_ticks), (30, 70, 999));
     }
 

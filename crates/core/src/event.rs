@@ -396,7 +396,7 @@ pub enum Outcome {
     /// Stopped by a person or by a shutdown; the task is tried again and nothing is counted.
     Interrupted,
     /// The process vanished with its node or its runner; the task is tried again and nothing is
-    /// counted.
+    /// counted. A second one in a row is a failure of the agent.
     Lost,
 }
 

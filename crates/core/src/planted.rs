@@ -98,6 +98,13 @@ pub enum Bug {
     CountsIgnored,
     SkippedCountAsRun,
     SilentPackagesPass,
+    BelievesUnsignedLines,
+    BelievesTheLog,
+    FollowsStrangeLogs,
+    WaitsForEver,
+    CallersByVariable,
+    LossesNeverCount,
+    AnswersQuoteQuestions,
 }
 
 /// Those about many machines.
@@ -210,6 +217,17 @@ pub const JUDGE: &[Bug] = &[
     Bug::CountsIgnored,
     Bug::SkippedCountAsRun,
     Bug::SilentPackagesPass,
+];
+
+/// Those about the end of a job: found by commands that forge it, hang it or kill its shim.
+pub const VERDICT: &[Bug] = &[
+    Bug::BelievesUnsignedLines,
+    Bug::BelievesTheLog,
+    Bug::FollowsStrangeLogs,
+    Bug::WaitsForEver,
+    Bug::CallersByVariable,
+    Bug::LossesNeverCount,
+    Bug::AnswersQuoteQuestions,
 ];
 
 #[cfg(feature = "planted")]

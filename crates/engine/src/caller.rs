@@ -1,7 +1,15 @@
 //! The caller of a verb: a person at the keyboard, the agent of a turn, or an agent over MCP. What
 //! an agent writes is data and never has a person's trust, whichever way it came.
+//!
+//! A turn is known by its variable, and without it by where its processes are: a command that drops
+//! the variable is still below the shim of its job.
 
+use std::path::Path;
+
+use everloop_agents::job::{self, InsideJob};
 use everloop_core::op::Trust;
+
+use crate::state_folder::StateFolder;
 
 /// The variable that names the current turn to its agent.
 pub const TURN: &str = "EVERLOOP_TURN";
@@ -20,9 +28,9 @@ pub enum Caller {
 }
 
 impl Caller {
-    /// The caller of this process, from its environment.
-    pub fn here() -> Self {
-        match turn() {
+    /// The caller of this process, which is about to use a state folder (`None`: the usual one).
+    pub fn here(state_dir: Option<&Path>) -> Self {
+        match inside(state_dir).or_else(turn) {
             Some(turn) => Self::Turn(turn),
             None => Self::Person(person()),
         }
@@ -59,6 +67,19 @@ impl Caller {
     /// Whether standard input is free for the caller's data.
     pub fn has_stdin(&self) -> bool {
         !matches!(self, Self::Client(_))
+    }
+}
+
+/// The turn or check of a state folder that this process is part of, with any variables.
+pub fn inside(state_dir: Option<&Path>) -> Option<String> {
+    let root = StateFolder::place(state_dir).ok()?;
+    let InsideJob::Of(dir) = job::inside_job(&root)? else {
+        return turn().or_else(|| Some("that is over".to_owned()));
+    };
+    let names: Vec<&str> = dir.iter().rev().take(2).filter_map(|name| name.to_str()).collect();
+    match names[..] {
+        [turn, "turns"] => Some(turn.to_owned()),
+        _ => Some("under check".to_owned()),
     }
 }
 

@@ -23,7 +23,7 @@ use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, LoopRow, OpenMode, Postgres, Sqlite};
 
-use crate::caller::Caller;
+use crate::caller::{self, Caller};
 use crate::error::Failure;
 use crate::membership::Membership;
 use crate::projects::Projects;
@@ -84,7 +84,8 @@ impl ServiceContext {
     /// Whether a decision here is a person's, or about another state folder than the turn's own.
     pub fn is_for_a_person(&self) -> bool {
         let theirs = std::env::var_os("EVERLOOP_STATE_DIR").map(PathBuf::from);
-        self.caller.is_person() || self.state_dir != theirs
+        let is_other = || self.state_dir != theirs && caller::inside(self.state_dir.as_deref()).is_none();
+        self.caller.is_person() || is_other()
     }
 
     /// The current time, as every service sees it.

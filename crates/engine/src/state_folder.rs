@@ -56,22 +56,23 @@ pub struct Ownership {
 impl StateFolder {
     /// Opens the given folder, else the one of the XDG rules; creates it if missing.
     pub fn open(explicit: Option<&Path>) -> Result<Self, Failure> {
-        let root = match explicit {
-            Some(path) => std::path::absolute(path).map_err(|e| cannot("resolve", path, &e))?,
-            None => default_root()?,
-        };
-        let home = Self { root };
+        let home = Self { root: Self::place(explicit)? };
         home.make(&home.root)?;
         Ok(home)
+    }
+
+    /// Where that folder is, or would be.
+    pub fn place(explicit: Option<&Path>) -> Result<PathBuf, Failure> {
+        match explicit {
+            Some(path) => std::path::absolute(path).map_err(|e| cannot("resolve", path, &e)),
+            None => default_root(),
+        }
     }
 
     /// The same folder if it exists and has a supervisor. Takes no lock, not even for a moment:
     /// this is called often, and a supervisor that starts meanwhile must not find the lock taken.
     pub fn supervised(explicit: Option<&Path>) -> Option<Self> {
-        let root = match explicit {
-            Some(path) => std::path::absolute(path).ok()?,
-            None => default_root().ok()?,
-        };
+        let root = Self::place(explicit).ok()?;
         let owner = std::fs::read_to_string(root.join(LOCK)).ok()?;
         let owner: LockOwner = serde_json::from_str(&owner).ok()?;
         owner.process.is_alive().then_some(Self { root })

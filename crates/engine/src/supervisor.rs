@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_agents::clock::machine_period;
-use everloop_agents::job::ShimProgram;
+use everloop_agents::job::{self, ShimProgram};
 use everloop_agents::process;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::{Input, LoopCommand};
@@ -457,6 +457,10 @@ impl Supervisor {
                 slot.action_runs = slot.action_runs.saturating_sub(1);
                 slot.workspace = answer.workspace;
             }
+            if self.draining && self.until != Until::Idle && is_cut_off(&answer.input) {
+                // The next supervisor finds the action in the ledger and performs it again.
+                return Ok(());
+            }
             let signs = self.look_for_signs(&answer.id, &answer.input)?;
             self.handle(&answer.id, &answer.input, watcher).await?;
             if signs {
@@ -496,6 +500,15 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Ends checks and setup commands, which may run as long as they like; nothing of them counts.
+    fn end_checks(&self) {
+        for (id, _) in self.slots.iter().filter(|(_, slot)| slot.action_runs > 0) {
+            for folder in [self.home.checks(id), self.home.setup(id)] {
+                tokio::task::spawn_blocking(move || job::close(&folder));
+            }
+        }
+    }
+
     /// The stop ladder: end after this turn, stop the agent, go at once.
     async fn interrupted(&mut self, interrupt: Interrupt, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.interrupts += 1;
@@ -507,6 +520,9 @@ impl Supervisor {
         self.draining |= !gentle || self.interrupts > 2;
         if let Some(mesh) = self.mesh.as_ref().filter(|_| self.draining) {
             mesh.dismiss();
+        }
+        if self.draining {
+            self.end_checks();
         }
         let own = |id: &&LoopId| self.draining || self.own.as_ref().is_none_or(|own| own.contains(*id));
         let ids: Vec<LoopId> = self.slots.keys().filter(own).cloned().collect();
@@ -522,6 +538,15 @@ impl Supervisor {
             self.slots.values_mut().for_each(|s| s.action_runs = 0);
         }
         Ok(())
+    }
+}
+
+/// Whether an answer is about commands that the end of the supervisor cut off.
+fn is_cut_off(input: &Input) -> bool {
+    match input {
+        Input::Baselined { .. } | Input::Judged { .. } => true,
+        Input::Exited { exit, .. } => exit.spawn_error.is_some(),
+        _ => false,
     }
 }
 

@@ -202,8 +202,8 @@ pub fn perform(cli: Cli) -> (Ui, Result<Code, Failure>) {
             return (ui, Err(Failure::usage(format!("cannot work in `{name}`")).because(&e)));
         }
     };
-    let context =
-        ServiceContext { state_dir: cli.state_dir, dir, caller: Caller::here(), projects: Arc::new(FileProjects) };
+    let caller = Caller::here(cli.state_dir.as_deref());
+    let context = ServiceContext { state_dir: cli.state_dir, dir, caller, projects: Arc::new(FileProjects) };
     let mut session = VerbSession { context, ui };
     let result = match cli.verb {
         Some(verb) => check_time_scale(&verb, &session.ui).and_then(|()| dispatch(verb, &mut session)),

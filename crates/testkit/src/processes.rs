@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Processes with an environment that names this state folder, as state or as place of their job.
-/// Never this process.
+use everloop_agents::job;
+
+/// Processes with an environment that names this state folder, or that carry the mark of one of its
+/// jobs. Never this process.
 pub fn processes_of(state: &Path) -> Vec<i32> {
-    let marks =
-        ["EVERLOOP_STATE_DIR=", "EVERLOOP_JOB="].map(|name| [name.as_bytes(), state.as_os_str().as_bytes()].concat());
+    let mut marks = vec![[b"EVERLOOP_STATE_DIR=", state.as_os_str().as_bytes()].concat()];
+    marks.extend(job::state_mark(state).ok().map(|mark| format!("{}={mark}", job::JOB_VAR).into_bytes()));
     let own = std::process::id();
     let pids = fs::read_dir("/proc")
         .expect("tests run on Linux")

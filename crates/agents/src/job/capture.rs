@@ -5,11 +5,11 @@
 //! tail's size each; when one is full the next begins and the one before the last is removed. The
 //! numbers give the order and how much was dropped, so there is no index that could be lost.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::files;
 use super::spec::OutputCaps;
 
 /// One of a command's two outputs.
@@ -84,7 +84,7 @@ impl StreamCapture {
         if *head_left > 0 && self.next_segment == 0 {
             let fits = usize::try_from(*head_left).unwrap_or(usize::MAX).min(bytes.len());
             if self.head.is_none() {
-                self.head = Some(create(&self.stream.head_path(&self.dir))?);
+                self.head = Some(files::create_private(&self.stream.head_path(&self.dir))?);
             }
             if let Some(head) = &mut self.head {
                 head.write_all(&bytes[..fits])?;
@@ -112,7 +112,7 @@ impl StreamCapture {
             fs::remove_file(self.stream.segment_path(&self.dir, oldest))?;
         }
         self.next_segment = n + 1;
-        create(&self.stream.segment_path(&self.dir, n))
+        files::create_private(&self.stream.segment_path(&self.dir, n))
     }
 
     /// Removes the tail: the last resort when there is no space for the exit record.
@@ -123,10 +123,6 @@ impl StreamCapture {
             fs::remove_file(self.stream.segment_path(&self.dir, n)).ok();
         }
     }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]

@@ -10,9 +10,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::HIDE_PREFIX;
+use super::key::JobKey;
 
 /// Number of the descriptor in the shim.
 pub(super) const FD: RawFd = 3;
+
+/// The key of the job, for the shim alone.
+pub(super) const KEY_VAR: &str = "EVERLOOP_HIDE_JOB_KEY";
 
 /// Variables that the shim itself uses, or that identify its processes. None holds a secret.
 const OPEN: &[&str] = &["PATH", "HOME", "TMPDIR", "USER", "LANG", "TZ", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
@@ -50,6 +54,12 @@ pub(super) fn unpack() -> io::Result<Vec<(OsString, OsString)>> {
     file.read_to_end(&mut bytes)?;
     let entries = bytes.split(|b| *b == 0).filter(|entry| !entry.is_empty());
     Ok(entries.filter_map(split).collect())
+}
+
+/// Takes the key out of the variables; `None` under a supervisor of the first version.
+pub(super) fn take_key(variables: &mut Vec<(OsString, OsString)>) -> Option<JobKey> {
+    let at = variables.iter().position(|(name, _)| name == KEY_VAR)?;
+    JobKey::from_text(variables.swap_remove(at).1.to_str()?)
 }
 
 fn split(entry: &[u8]) -> Option<(OsString, OsString)> {

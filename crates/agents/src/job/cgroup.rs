@@ -96,6 +96,13 @@ impl Cgroup {
     }
 }
 
+/// The shim of the outermost group of a job in the text of `/proc/PID/cgroup`.
+pub(super) fn shim_of(groups: &str) -> Option<i32> {
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let name = path.split('/').find_map(|part| part.strip_prefix(NAME_PREFIX))?;
+    name.split('-').next()?.parse().ok()
+}
+
 fn remove_groups(path: &Path) {
     for below in fs::read_dir(path).into_iter().flatten().flatten() {
         if below.file_type().is_ok_and(|t| t.is_dir()) {
@@ -168,6 +175,13 @@ mod tests {
         assert_eq!(found(inner, "0::/elsewhere\n"), None);
         assert_eq!(found(pure, "0::/../other\n"), None);
         assert_eq!(found(pure, "4:memory:/x\n"), None);
+    }
+
+    #[test]
+    fn a_group_names_its_shim() {
+        assert_eq!(shim_of("1:cpu:/x\n0::/user.slice/everloop-71-1234/below/everloop-9-9\n"), Some(71));
+        assert_eq!(shim_of("0::/system.slice/everloop.service\n"), None);
+        assert_eq!(shim_of("1:cpu:/everloop-71-1\n"), None);
     }
 
     #[test]

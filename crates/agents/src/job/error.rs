@@ -18,6 +18,9 @@ pub enum JobError {
     /// A second shim for a running job gave way to the first.
     #[error("the job in `{}` is already run by another shim", dir.display())]
     Taken { dir: PathBuf },
+    /// This process is about to end.
+    #[error("the job in `{}` is not started, because the supervisor stops", dir.display())]
+    Closed { dir: PathBuf },
     /// A shim holds the lock and does not report its identity.
     #[error("the shim of `{}` does not report", dir.display())]
     Silent { dir: PathBuf },

@@ -3,30 +3,48 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use everloop_core::event::Exit;
+use everloop_core::event::{Exit, StopCause};
+use everloop_core::planted::{self, Bug};
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::carried;
+use super::control::kill;
 use super::error::JobError;
-use super::job_log;
-use super::recover::{JobTrace, inspect};
-use super::{JOB_VAR, SHIM_ARG};
-use crate::process::pidfd_open;
+use super::job_log::{Cancelled, JobLog, JobLogEntry, add};
+use super::key::{self, JobKey};
+use super::link::{self, LiveJob};
+use super::recover::{JobTrace, bury, inspect};
+use super::shim::REFUSED;
+use super::spec::Spec;
+use super::{JOB_VAR, SHIM_ARG, carried};
+use crate::clock::machine_period;
+use crate::process::{Identity, pidfd_open};
 
 /// How long a shim may take from its lock to its report; normally milliseconds.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a shim may take beyond the limit and the grace period of its job. It needs
+/// milliseconds; more only when a process of the job hangs in the kernel.
+const SHIM_MARGIN: Duration = Duration::from_secs(8);
+
+/// Descriptors on their way to a shim have numbers from here on, so that putting one into its place
+/// does not close another.
+const CARRIED_FROM: i32 = 16;
 
 /// The program that becomes a shim, and the arguments before the job's folder.
 #[derive(Clone, Debug)]
@@ -50,45 +68,94 @@ impl ShimProgram {
 #[derive(Debug)]
 pub struct Running {
     dir: PathBuf,
-    /// Readable once the shim ended; `None` when it already has.
-    ended: Option<OwnedFd>,
-    /// The shim, when it is a child of this process.
-    child: Option<Pid>,
+    /// Its shim, and what this process knows about it; `None` when it had ended before.
+    watched: Option<Watched>,
+    /// When its shim has to be over.
+    deadline: Instant,
+    /// The cleaning up after it, which goes on when a wait is given up.
+    aside: Option<JoinHandle<Result<(), JobError>>>,
+    end: Option<JobEnd>,
+}
+
+#[derive(Debug)]
+enum Watched {
+    /// A child of this process, until it was waited for.
+    Child { live: Arc<LiveJob>, pid: Pid },
+    /// The shim of an earlier supervisor: readable once it ended.
+    Adopted(OwnedFd),
+}
+
+impl Watched {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Child { live, .. } => live.pidfd(),
+            Self::Adopted(fd) => fd.as_fd(),
+        }
+    }
 }
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobEnd {
-    /// It left its record.
+    /// Its shim reported the end.
     Exited(Exit),
     /// Its shim was killed, or refused because the job had been cancelled. No process of it runs.
     Gone,
+    /// Its shim did not end it in time, and was killed with everything below it.
+    Overdue,
 }
 
 /// Starts the shim of a prepared job. `env` is all that the command sees, besides [`JOB_VAR`]; its
 /// secrets are never in the environment of the shim.
 pub fn start(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
-    let child = spawn(shim, &dir, env).map_err(JobError::io("start", &shim.exe))?;
+    if link::is_closed(&dir) {
+        return Err(JobError::Closed { dir });
+    }
+    let key = JobKey::of(&dir).map_err(JobError::io("find the key of", &dir))?;
+    let mark = key::mark(&dir).map_err(JobError::io("find the key of", &dir))?;
+    let spec = JobLog::read(&dir).ok().and_then(|log| log.spec);
+    let own = [(JOB_VAR, mark), (carried::KEY_VAR, key.to_text())].map(|(name, value)| (name.into(), value.into()));
+    let is_own = |name: &OsStr| name == JOB_VAR || name == carried::KEY_VAR;
+    let variables: Vec<(OsString, OsString)> = env.into_iter().filter(|(name, _)| !is_own(name)).chain(own).collect();
+    let (child, stream) = spawn(shim, &dir, variables).map_err(JobError::io("start", &shim.exe))?;
     // A child keeps its pid until it is waited for.
-    let ended = pidfd_open(child.as_raw()).map_err(JobError::io("watch the shim of", &dir))?;
-    Ok(Running { dir, ended: Some(ended), child: Some(child) })
+    let watched = || -> io::Result<(Identity, OwnedFd)> {
+        let identity = Identity::of(child.as_raw()).ok_or(io::ErrorKind::NotFound)?;
+        Ok((identity, pidfd_open(child.as_raw())?))
+    };
+    let (identity, pidfd) = watched().map_err(JobError::io("watch the shim of", &dir))?;
+    let live = LiveJob::new(identity, pidfd, stream, key);
+    live.register(&dir);
+    let deadline = deadline(spec.as_ref());
+    Ok(Running { dir, watched: Some(Watched::Child { live, pid: child }), deadline, aside: None, end: None })
+}
+
+/// When the shim of a job that begins now has to be over. Counted with the monotonic clock, as the
+/// shim counts: a suspended machine does not use up a turn.
+fn deadline(spec: Option<&Spec>) -> Instant {
+    // A job that cannot be read is not run, which takes no time.
+    let limit = spec.map_or(Duration::ZERO, |spec| spec.wall.saturating_add(spec.grace));
+    let far = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + machine_period(limit).saturating_add(SHIM_MARGIN).min(far)
 }
 
 /// The shim as a process in a session of its own, without input and output. Not by
 /// `std::process::Command`, which can create a session only with a fork, and a fork copies the
 /// memory map of the supervisor for nothing.
-fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::Result<Pid> {
+fn spawn(shim: &ShimProgram, dir: &Path, variables: Vec<(OsString, OsString)>) -> io::Result<(Pid, UnixStream)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut files = PosixSpawnFileActions::init()?;
     for standard in 0..=2 {
         files.add_dup2(null.as_raw_fd(), standard)?;
     }
-    let job = (JOB_VAR.into(), dir.as_os_str().to_owned());
-    let variables: Vec<(OsString, OsString)> =
-        env.into_iter().filter(|(name, _)| name != JOB_VAR).chain([job]).collect();
-    let carrier = carried::pack(&variables)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    // Neither end waits for the other: what a shim sends fits into the buffer of a socket.
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    let (carrier, theirs) = (out_of_the_way(&carried::pack(&variables)?)?, out_of_the_way(&theirs)?);
     files.add_dup2(carrier.as_raw_fd(), carried::FD)?;
+    files.add_dup2(theirs.as_raw_fd(), link::FD)?;
     let mut attributes = PosixSpawnAttr::init()?;
     let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
     // As `Command` does: no signal is blocked, and SIGPIPE, which every Rust program ignores, is
@@ -102,7 +169,15 @@ fn spawn(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> io::
     let open = variables.into_iter().filter(|(name, _)| carried::is_open(name));
     let envp: Vec<CString> =
         open.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
-    Ok(posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?)
+    Ok((posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?, ours))
+}
+
+/// The same descriptor under a number that is no place of one in the shim.
+#[expect(unsafe_code, reason = "a new descriptor is a number until it has an owner")]
+fn out_of_the_way(fd: &impl AsFd) -> io::Result<OwnedFd> {
+    let number = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(CARRIED_FROM))?;
+    // SAFETY: the kernel just made it, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn c_string(parts: &[&OsStr]) -> io::Result<CString> {
@@ -116,19 +191,25 @@ fn register(fd: BorrowedFd<'_>) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }
 
-/// A handle for a job with a shim that an earlier supervisor started.
+/// A handle for a job with a shim that an earlier supervisor started. A shim without a signed
+/// report is killed.
 pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
     let dir = fs::canonicalize(dir).map_err(JobError::io("resolve", dir))?;
     let end = Instant::now() + REPORT_TIMEOUT;
     loop {
-        if let JobTrace::Exited(_) | JobTrace::Gone = inspect_aside(&dir).await? {
-            return Ok(Running { dir, ended: None, child: None });
+        let found = inspect_aside(&dir).await?;
+        let log = JobLog::read(&dir)?;
+        // The time that it has left is not known: it may have been suspended with the machine.
+        let deadline = deadline(log.spec.as_ref());
+        if let JobTrace::Exited(_) | JobTrace::Gone = found {
+            return Ok(Running { dir, watched: None, deadline, aside: None, end: None });
         }
-        if let Some(started) = job_log::started(&dir)? {
+        if let Some(started) = log.started {
             let ended = started.shim.open().map_err(JobError::io("watch the shim of", &dir))?;
-            return Ok(Running { dir, ended, child: None });
+            return Ok(Running { dir, watched: ended.map(Watched::Adopted), deadline, aside: None, end: None });
         }
-        if Instant::now() >= end {
+        if Instant::now() >= end || log.unsigned.is_some() {
+            kill_aside(&dir).await?;
             return Err(JobError::Silent { dir });
         }
         sleep(Duration::from_millis(10)).await;
@@ -138,7 +219,9 @@ pub async fn adopt(dir: &Path) -> Result<Running, JobError> {
 /// Inspects a job without blocking other tasks: cleaning up after a killed shim may take a while.
 async fn inspect_aside(dir: &Path) -> Result<JobTrace, JobError> {
     // By far the usual case, and not worth a thread.
-    if let Ok(Some(record)) = job_log::record(dir) {
+    if LiveJob::find(dir).is_none()
+        && let Ok(JobLog { ended: Some(record), .. }) = JobLog::read(dir)
+    {
         return Ok(JobTrace::Exited(record.exit));
     }
     let aside = dir.to_owned();
@@ -146,26 +229,107 @@ async fn inspect_aside(dir: &Path) -> Result<JobTrace, JobError> {
     found.map_err(|e| JobError::io("inspect", dir)(io::Error::other(e)))?
 }
 
+async fn kill_aside(dir: &Path) -> Result<JobTrace, JobError> {
+    let aside = dir.to_owned();
+    let killed = tokio::task::spawn_blocking(move || kill(&aside)).await;
+    killed.map_err(|e| JobError::io("kill", dir)(io::Error::other(e)))?
+}
+
 impl Running {
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Waits for the end. May be dropped and called again; costs nothing while it waits. Needs a
-    /// tokio runtime.
+    /// Waits for the end, until the job's own limit and some seconds are over. May be dropped and
+    /// called again; costs nothing while it waits. Needs a tokio runtime.
     pub async fn wait(&mut self) -> Result<JobEnd, JobError> {
-        if let Some(fd) = &self.ended {
-            let watched = register(fd.as_fd()).map_err(JobError::io("watch the shim of", &self.dir))?;
-            watched.readable().await.map_err(JobError::io("wait for the shim of", &self.dir))?.retain_ready();
+        if let Some(end) = &self.end {
+            return Ok(end.clone());
         }
-        if let Some(child) = self.child.take() {
-            // It has ended: this only removes it from the process table.
-            waitpid(child, None).map_err(|e| JobError::io("wait for the shim of", &self.dir)(e.into()))?;
+        let end = match &self.watched {
+            Some(watched) if self.is_overdue(watched).await? => {
+                let dir = self.dir.clone();
+                self.clean_up(move || kill(&dir).map(drop)).await?;
+                JobEnd::Overdue
+            }
+            Some(Watched::Child { live, pid }) => {
+                let (live, pid) = (live.clone(), *pid);
+                self.end_of(&live, pid).await?
+            }
+            Some(Watched::Adopted(_)) | None => self.left_behind().await?,
+        };
+        self.forget_child()?;
+        self.end = Some(end.clone());
+        Ok(end)
+    }
+
+    /// Waits for the end of the shim; true when it does not come in time.
+    async fn is_overdue(&self, watched: &Watched) -> Result<bool, JobError> {
+        let ended = register(watched.fd()).map_err(JobError::io("watch the shim of", &self.dir))?;
+        if planted::is(Bug::WaitsForEver) {
+            ended.readable().await.map_err(JobError::io("wait for the shim of", &self.dir))?.retain_ready();
+            return Ok(false);
         }
+        match timeout_at(self.deadline, ended.readable()).await {
+            Ok(ready) => ready.map_err(JobError::io("wait for the shim of", &self.dir))?.retain_ready(),
+            Err(_) => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// How a job ended, after the end of its shim, which was not waited for yet: as the shim
+    /// reported. Without a report nothing counts, unless the shim refused to run the job.
+    async fn end_of(&mut self, live: &Arc<LiveJob>, pid: Pid) -> Result<JobEnd, JobError> {
+        if let Some(record) = live.ended() {
+            return Ok(JobEnd::Exited(with_cause(record.exit, live.stop_cause())));
+        }
+        let failed = |e: nix::Error| JobError::io("wait for the shim of", &self.dir)(e.into());
+        let status = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).map_err(failed)?;
+        let refused = matches!(status, WaitStatus::Exited(_, code) if code == REFUSED);
+        if refused || planted::is(Bug::BelievesTheLog) {
+            return self.left_behind().await;
+        }
+        // Before it is waited for: until then its session's number is no other's.
+        let (dir, started) = (self.dir.clone(), live.started());
+        self.clean_up(move || {
+            bury(&dir, started.as_ref());
+            // A second shim, which comes late, runs nothing.
+            add(&dir, &JobLogEntry::Cancelled(Cancelled {})).ok();
+            Ok(())
+        })
+        .await?;
+        Ok(JobEnd::Gone)
+    }
+
+    /// Cleans up without blocking other tasks; begun once, however often its end is awaited.
+    async fn clean_up(&mut self, work: impl FnOnce() -> Result<(), JobError> + Send + 'static) -> Result<(), JobError> {
+        let done = self.aside.get_or_insert_with(|| tokio::task::spawn_blocking(work)).await;
+        self.aside = None;
+        done.map_err(|e| JobError::io("clean up after", &self.dir)(io::Error::other(e)))?
+    }
+
+    /// How a job ended according to its folder.
+    async fn left_behind(&self) -> Result<JobEnd, JobError> {
         match inspect_aside(&self.dir).await? {
             JobTrace::Exited(exit) => Ok(JobEnd::Exited(exit)),
             JobTrace::Gone => Ok(JobEnd::Gone),
             JobTrace::Alive { .. } => Err(JobError::Taken { dir: self.dir.clone() }),
         }
     }
+
+    /// Removes the ended shim from the process table.
+    fn forget_child(&mut self) -> Result<(), JobError> {
+        if let Some(Watched::Child { pid, .. }) = self.watched.take() {
+            waitpid(pid, None).map_err(|e| JobError::io("wait for the shim of", &self.dir)(e.into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A shim that could not read why it was to stop took it for a shutdown.
+fn with_cause(mut exit: Exit, requested: Option<StopCause>) -> Exit {
+    if exit.stopped == Some(StopCause::Shutdown) {
+        exit.stopped = requested.or(exit.stopped);
+    }
+    exit
 }

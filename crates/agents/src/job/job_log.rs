@@ -2,32 +2,51 @@
 //! files belong to [`super::capture`].
 //!
 //! The command, its shim, a stop request, the exit: each is one line, written by one call and never
-//! changed. The shim holds the file's lock for its whole life. It is one file because an idle turn
-//! should cost nothing: each further file is one more inode to create and remove.
+//! changed. The shim holds the file's lock for its whole life, and writes through the file that it
+//! locked. It is one file because an idle turn should cost nothing: each further file is one more
+//! inode to create and remove.
+//!
+//! Each line ends with its signature by the job's key, because a command without isolation can
+//! write here too. A line without a valid one is counted and has no effect. While the supervisor
+//! lives it learns the end from the shim itself ([`super::link`]); the log is the copy for its
+//! successor.
 //!
 //! Lines are not synced: after a power cut a missing line means that the job is gone, which
 //! recovery handles anyway, while a sync per check would cost more than the check. A torn line
 //! counts as absent, except the first.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use everloop_core::event::{Exit, StopCause};
+use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::error::JobError;
+use super::files;
+use super::key::JobKey;
 use super::spec::Spec;
 use crate::process::Identity;
 
 const BOOK: &str = "job.jsonl";
 
-/// Version of its lines.
-const VERSION: u32 = 1;
+/// Version of signed lines.
+const VERSION: u32 = 2;
+/// Version of lines without a signature, of earlier releases: shown to people, never believed.
+const UNSIGNED: u32 = 1;
+
+/// What comes before and after the signature, at the end of a line.
+const SIGNATURE: (&[u8], &[u8]) = (b",\"mac\":\"", b"\"}");
+/// Digits of a signature.
+const SIGNATURE_BYTES: usize = 64;
+
+/// More of a log is not read. Its lines are bounded by the arguments of a command (2 MB at most on
+/// Linux); whatever is beyond was not written by everloop.
+const MAX_BYTES: u64 = 8 << 20;
 
 /// A line with its version.
 #[derive(Serialize, Deserialize)]
@@ -96,6 +115,12 @@ pub(super) struct JobLog {
     /// It must not be started any more.
     pub(super) cancelled: bool,
     pub(super) ended: Option<JobRecord>,
+    /// What an earlier release wrote without signatures.
+    pub(super) unsigned: Option<Box<JobLog>>,
+    /// Lines of that kind.
+    unsigned_lines: u32,
+    /// Lines that are neither: torn, or not written by everloop.
+    pub(super) foreign: u32,
     /// The first line that could not be parsed.
     damage: Option<serde_json::Error>,
 }
@@ -104,23 +129,51 @@ impl JobLog {
     /// Reads the log; empty when there is none.
     pub(super) fn read(dir: &Path) -> Result<Self, JobError> {
         let path = dir.join(BOOK);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Self::parse(&bytes)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            Err(e) => Err(JobError::io("read", &path)(e)),
-        }
+        let file = match files::read(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(e) => return Err(JobError::io("read", &path)(e)),
+        };
+        let key = JobKey::of(dir).map_err(JobError::io("find the key of", dir))?;
+        let bytes = all_of(&file).map_err(JobError::io("read", &path))?;
+        Ok(Self::parse(&bytes, Some(&key)))
     }
 
-    fn parse(bytes: &[u8]) -> Self {
+    /// Without a key, lines of the first version count: this shim was started by a supervisor of
+    /// that version.
+    fn parse(bytes: &[u8], key: Option<&JobKey>) -> Self {
         let mut book = Self::default();
         for line in bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice::<Line<JobLogEntry>>(line) {
-                Ok(Line { version: VERSION, entry }) => book.take(entry),
-                Ok(Line { version, .. }) => book.harm(serde::de::Error::custom(format!("version {version}"))),
-                Err(e) => book.harm(e),
-            }
+            book.take_line(line, key);
         }
         book
+    }
+
+    fn take_line(&mut self, line: &[u8], key: Option<&JobKey>) {
+        if let Some(body) = key.and_then(|key| signed_part(line, key)) {
+            match serde_json::from_slice::<Line<JobLogEntry>>(&[body, b"}"].concat()) {
+                Ok(Line { version: VERSION, entry }) => self.take(entry),
+                Ok(Line { version, .. }) => self.harm(serde::de::Error::custom(format!("version {version}"))),
+                Err(e) => self.harm(e),
+            }
+            return;
+        }
+        match (serde_json::from_slice::<Line<JobLogEntry>>(line), key) {
+            (Ok(Line { version: UNSIGNED, entry }), None) => self.take(entry),
+            (Ok(Line { entry, .. }), Some(_)) if planted::is(Bug::BelievesUnsignedLines) => self.take(entry),
+            (Ok(Line { version: UNSIGNED, entry }), Some(_)) => {
+                self.unsigned_lines += 1;
+                self.unsigned.get_or_insert_default().take(entry);
+            }
+            (Ok(Line { version, .. }), _) => {
+                self.foreign += 1;
+                self.harm(serde::de::Error::custom(format!("a line of version {version} is not signed")));
+            }
+            (Err(e), _) => {
+                self.foreign += 1;
+                self.harm(e);
+            }
+        }
     }
 
     fn take(&mut self, entry: JobLogEntry) {
@@ -139,7 +192,8 @@ impl JobLog {
 
     /// Whether a job was already started here: a folder is used once.
     pub(super) fn is_used(&self) -> bool {
-        self.started.is_some() || self.ended.is_some() || self.cancelled
+        let used = self.started.is_some() || self.ended.is_some() || self.cancelled;
+        used || self.unsigned.as_ref().is_some_and(|before| before.is_used())
     }
 
     /// What to run, or why that cannot be determined.
@@ -151,56 +205,137 @@ impl JobLog {
     }
 }
 
-/// The shim of the job; `None` before it has reported.
-pub fn started(dir: &Path) -> Result<Option<Started>, JobError> {
-    Ok(JobLog::read(dir)?.started)
+/// The part of a line before its signature, if that is valid.
+fn signed_part<'a>(line: &'a [u8], key: &JobKey) -> Option<&'a [u8]> {
+    let rest = line.strip_suffix(SIGNATURE.1)?;
+    let (rest, signature) = rest.split_at_checked(rest.len().checked_sub(SIGNATURE_BYTES)?)?;
+    let body = rest.strip_suffix(SIGNATURE.0)?;
+    key.verifies(body, signature).then_some(body)
 }
 
-/// How the job ended; `None` while it runs or when it left no record.
+/// The shim of the job; `None` before it has reported. To be shown: that of an earlier release
+/// counts too, although it is not signed.
+pub fn started(dir: &Path) -> Result<Option<Started>, JobError> {
+    let log = JobLog::read(dir)?;
+    Ok(log.started.or_else(|| log.unsigned.and_then(|before| before.started)))
+}
+
+/// How the job ended; `None` while it runs or when it left no record. To be shown, as above.
 pub fn record(dir: &Path) -> Result<Option<JobRecord>, JobError> {
-    Ok(JobLog::read(dir)?.ended)
+    let log = JobLog::read(dir)?;
+    Ok(log.ended.or_else(|| log.unsigned.and_then(|before| before.ended)))
+}
+
+/// Lines in the log that neither supervisor nor shim wrote.
+pub fn foreign_lines(dir: &Path) -> u32 {
+    // Something else in the place of the log is foreign as a whole. No release mixes both versions.
+    JobLog::read(dir).map_or(1, |log| log.foreign + if log.spec.is_some() { log.unsigned_lines } else { 0 })
 }
 
 /// Appends a line by one call, so that lines of several writers do not mix. After a line that a
 /// full disk tore, the next one still begins on its own.
 pub(super) fn add(dir: &Path, entry: &JobLogEntry) -> Result<(), JobError> {
     let path = dir.join(BOOK);
-    let line = text(&path, entry)?;
-    let mut file = open(&path).map_err(JobError::io("open", &path))?;
+    let key = JobKey::of(dir).map_err(JobError::io("find the key of", dir))?;
+    let line = text(entry, Some(&key));
+    let mut file = files::append(&path).map_err(JobError::io("open", &path))?;
     file.write_all(&line).map_err(JobError::io("write", &path))
 }
 
-fn text(path: &Path, entry: &JobLogEntry) -> Result<Vec<u8>, JobError> {
-    let mut line = vec![b'\n'];
-    serde_json::to_writer(&mut line, &Line { version: VERSION, entry })
-        .map_err(|source| JobError::Damaged { path: path.to_owned(), source })?;
-    line.push(b'\n');
-    Ok(line)
+/// A line with its signature.
+pub(super) fn text(entry: &JobLogEntry, key: Option<&JobKey>) -> Vec<u8> {
+    let version = if key.is_some() { VERSION } else { UNSIGNED };
+    let mut line =
+        serde_json::to_vec(&Line { version, entry }).expect("an entry is plain data and always has a JSON form");
+    if let Some(key) = key {
+        line.pop();
+        let signature = key.sign(&line);
+        line = [&line, SIGNATURE.0, signature.as_bytes(), SIGNATURE.1].concat();
+    }
+    [b"\n", &line[..], b"\n"].concat()
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+/// The entry of a line, if its signature is valid.
+pub(super) fn entry(line: &[u8], key: &JobKey) -> Option<JobLogEntry> {
+    let body = signed_part(line, key)?;
+    serde_json::from_slice::<Line<JobLogEntry>>(&[body, b"}"].concat()).ok().map(|line| line.entry)
+}
+
+fn all_of(mut file: &File) -> io::Result<Vec<u8>> {
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The log in the hands of the shim: the file that it locked, whatever is under its name later.
+#[derive(Debug)]
+pub(super) struct ShimLog {
+    file: Flock<File>,
+    key: Option<JobKey>,
+}
+
+impl ShimLog {
+    /// Takes the lock; `None` when it is held.
+    pub(super) fn lock(dir: &Path, key: Option<JobKey>) -> Result<Option<Self>, JobError> {
+        Ok(try_lock(dir)?.map(|file| Self { file, key }))
+    }
+
+    pub(super) fn read(&self) -> io::Result<JobLog> {
+        Ok(JobLog::parse(&all_of(&self.file)?, self.key.as_ref()))
+    }
+
+    pub(super) fn add(&self, line: &[u8]) -> io::Result<()> {
+        (&*self.file).write_all(line)
+    }
+
+    /// A line about this job.
+    pub(super) fn line(&self, entry: &JobLogEntry) -> Vec<u8> {
+        text(entry, self.key.as_ref())
+    }
+
+    /// The recorded stop request; `None` when there is none.
+    pub(super) fn stop_cause(&self) -> Option<StopCause> {
+        self.read().ok()?.stop
+    }
 }
 
 /// Records what is to be run; when repeated, the last one counts. An earlier stop request stays in
-/// force. False when the folder was used.
+/// force. False when the folder was used. What is in the place of the log, if it is no file of this
+/// user, is removed.
 pub(super) fn begin(dir: &Path, spec: &Spec) -> Result<bool, JobError> {
+    remove_strange(dir)?;
     let Some(file) = try_lock(dir)? else { return Ok(false) };
     if file.metadata().is_ok_and(|m| m.len() > 0) && JobLog::read(dir)?.is_used() {
         return Ok(false);
     }
     let path = dir.join(BOOK);
-    let line = text(&path, &JobLogEntry::Job(Box::new(spec.clone())))?;
+    let key = JobKey::of(dir).map_err(JobError::io("find the key of", dir))?;
+    let line = text(&JobLogEntry::Job(Box::new(spec.clone())), Some(&key));
     (&*file).write_all(&line).map_err(JobError::io("write", &path))?;
     Ok(true)
 }
 
-/// Whether the log is empty.
-pub(super) fn is_blank(dir: &Path) -> bool {
-    fs::metadata(dir.join(BOOK)).is_ok_and(|m| m.len() == 0)
+/// Removes what is in the place of the log, unless it is a plain file of this user.
+pub(super) fn remove_strange(dir: &Path) -> Result<(), JobError> {
+    let path = dir.join(BOOK);
+    match files::read(&path) {
+        Err(e) if files::is_strange(&e) => {
+            let folder = fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_dir());
+            let removed = if folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(JobError::io("remove", &path))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Empties the folder of an ended job, so that it can hold another one. False when it did not end.
+/// Whether the log is empty.
+pub(super) fn is_blank(dir: &Path) -> bool {
+    files::size(&dir.join(BOOK)) == Some(0)
+}
+
+/// Empties the folder of an ended job, so that it can hold another one. False when it did not end,
+/// or when something is there that no job made.
 pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
     let path = dir.join(BOOK);
     let Some(file) = try_lock(dir)? else { return Ok(false) };
@@ -211,8 +346,8 @@ pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
         return Ok(false);
     }
     for entry in fs::read_dir(dir).map_err(JobError::io("read", dir))?.flatten() {
-        if entry.file_name() != BOOK {
-            fs::remove_file(entry.path()).map_err(JobError::io("remove", &entry.path()))?;
+        if entry.file_name() != BOOK && fs::remove_file(entry.path()).is_err() {
+            return Ok(false);
         }
     }
     file.set_len(0).map_err(JobError::io("clear", &path))?;
@@ -222,7 +357,7 @@ pub(super) fn wipe(dir: &Path) -> Result<bool, JobError> {
 /// Takes the job's lock; `None` when it is held: then a shim is alive, whatever its pid.
 pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, JobError> {
     let path = dir.join(BOOK);
-    let file = open(&path).map_err(JobError::io("open", &path))?;
+    let file = files::append(&path).map_err(JobError::io("open", &path))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(Some(lock)),
         Err((_, Errno::EWOULDBLOCK)) => Ok(None),
@@ -234,7 +369,7 @@ pub(super) fn try_lock(dir: &Path) -> Result<Option<Flock<File>>, JobError> {
 mod tests {
     use super::*;
 
-    /// A log of the first version.
+    /// A log of the first version, which was not signed.
     const OLD: &str = r#"
 {"version":1,"job":{"argv":["sh","-c","true"],"cwd":"/tmp","stdin":null,"wall_ms":7200000,"grace_ms":10000,"caps":{"head_bytes":33554432,"tail_bytes":16777216},"secrets":[],"backoff_word":"BACKOFF","confine":"cgroup"}}
 
@@ -244,18 +379,48 @@ mod tests {
 {"version":1,"ended":{"code":null,"signal":15,"spawn_error":null,"started_at":1000,"ended_at":2500,"out_bytes":7,"tail":"bye","backoff_ms":90000,"stopped":"person","leftovers":2,"cpu_ms":40,"max_rss_kb":1024,"shim_rss_kb":3000,"survivors":0,"capture_error":null}}
 "#;
 
+    fn key() -> JobKey {
+        JobKey::from_text(&"ab".repeat(32)).unwrap()
+    }
+
+    /// It is shown, and a shim that such a supervisor started goes by it; no verdict does.
     #[test]
     fn the_first_version_of_a_book_stays_readable() {
-        let book = JobLog::parse(OLD.as_bytes());
-        assert!(book.damage.is_none(), "{:?}", book.damage);
-        assert_eq!(book.stop, Some(StopCause::Person), "the first wish counts");
-        assert_eq!(book.started.unwrap().shim.pid, 7);
-        let record = book.ended.unwrap();
-        assert_eq!(record.exit.stopped, Some(StopCause::Person));
-        assert_eq!((record.exit.backoff_ms, record.exit.leftovers, record.cpu_ms), (Some(90_000), 2, 40));
-        assert_eq!(book.spec, Some(Spec::new(["sh", "-c", "true"].map(str::to_owned).to_vec(), "/tmp")));
-        let newer = JobLog::parse(OLD.replace("\"version\":1", "\"version\":9").as_bytes());
-        assert!(newer.damage.is_some() && newer.spec.is_none() && newer.ended.is_none());
+        let signed = JobLog::parse(OLD.as_bytes(), Some(&key()));
+        assert!(signed.spec.is_none() && signed.started.is_none() && signed.stop.is_none() && signed.ended.is_none());
+        assert_eq!((signed.foreign, signed.is_used()), (0, true));
+        for book in [*signed.unsigned.unwrap(), JobLog::parse(OLD.as_bytes(), None)] {
+            assert!(book.damage.is_none(), "{:?}", book.damage);
+            assert_eq!(book.stop, Some(StopCause::Person), "the first wish counts");
+            assert_eq!(book.started.unwrap().shim.pid, 7);
+            let record = book.ended.unwrap();
+            assert_eq!(record.exit.stopped, Some(StopCause::Person));
+            assert_eq!((record.exit.backoff_ms, record.exit.leftovers, record.cpu_ms), (Some(90_000), 2, 40));
+            assert_eq!(book.spec, Some(Spec::new(["sh", "-c", "true"].map(str::to_owned).to_vec(), "/tmp")));
+        }
+        let newer = JobLog::parse(OLD.replace("\"version\":1", "\"version\":9").as_bytes(), Some(&key()));
+        assert!(newer.damage.is_some() && newer.unsigned.is_none() && newer.ended.is_none() && newer.foreign > 0);
+    }
+
+    #[test]
+    fn a_line_without_the_right_signature_is_nothing() {
+        let (entry, other) = (JobLogEntry::Ended(Box::default()), JobKey::from_text(&"cd".repeat(32)).unwrap());
+        let right = text(&entry, Some(&key()));
+        assert!(JobLog::parse(&right, Some(&key())).ended.is_some());
+        let moved = [&right[..], &text(&JobLogEntry::Cancelled(Cancelled {}), Some(&key()))].concat();
+        assert!(JobLog::parse(&moved, Some(&key())).cancelled);
+        let words = String::from_utf8(right.clone()).unwrap();
+        let forged = [
+            String::from_utf8(text(&entry, Some(&other))).unwrap(),
+            words.replace("\"cpu_ms\":0", "\"cpu_ms\":1"),
+            words.replace(&words[words.len() - 68..words.len() - 3], "0"),
+            "{\"version\":2,\"ended\":{}}".to_owned(),
+            words.replace(",\"mac\"", ",\"mac\":\"\",\"mac\""),
+        ];
+        for line in forged {
+            let book = JobLog::parse(line.as_bytes(), Some(&key()));
+            assert!(book.ended.is_none() && book.foreign == 1, "{line}");
+        }
     }
 
     #[test]

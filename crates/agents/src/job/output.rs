@@ -1,11 +1,12 @@
 //! Reads back what `super::capture` kept, while the job runs or later.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::capture::{Stream, segment_bytes};
 use super::error::JobError;
+use super::files;
 use super::job_log::JobLog;
 use super::text::plain;
 
@@ -22,7 +23,7 @@ impl KeptOutput {
     /// Lists the files.
     pub(super) fn find(dir: &Path, stream: Stream) -> Result<Self, JobError> {
         let head_path = stream.head_path(dir);
-        let head = size(&head_path).map(|len| (head_path, len));
+        let head = files::size(&head_path).map(|len| (head_path, len));
         let entries = fs::read_dir(dir).map_err(JobError::io("read", dir))?;
         let mut numbers: Vec<u64> =
             entries.flatten().filter_map(|e| stream.segment_number(e.file_name().to_str()?)).collect();
@@ -35,7 +36,7 @@ impl KeptOutput {
         let segments = numbers
             .into_iter()
             .map(|n| stream.segment_path(dir, n))
-            .filter_map(|path| size(&path).map(|len| (path, len)))
+            .filter_map(|path| files::size(&path).map(|len| (path, len)))
             .collect();
         Ok(Self { head, segments, dropped })
     }
@@ -99,14 +100,10 @@ pub fn both_ends(dir: &Path, stream: Stream, max_bytes: u64) -> Result<String, J
     Ok(format!("{}\n… {missing} bytes not kept …\n{}", plain(&first), plain(&last)))
 }
 
-fn size(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|m| m.len())
-}
-
 /// A segment that was removed meanwhile reads as empty.
 fn read_part(path: &Path, from: u64, len: u64) -> Vec<u8> {
     let read = || -> io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
+        let mut file = files::read(path)?;
         file.seek(SeekFrom::Start(from))?;
         let mut bytes = Vec::new();
         file.take(len).read_to_end(&mut bytes)?;

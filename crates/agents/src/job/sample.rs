@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::capture::Stream;
 use super::cgroup::Cgroup;
+use super::control::known_start;
 use super::error::JobError;
-use super::job_log::{self, Started};
+use super::job_log::Started;
+use super::link::LiveJob;
 use super::output::KeptOutput;
 use super::tree::ProcessTree;
 use crate::process::{self, Identity};
@@ -28,7 +30,7 @@ pub struct LivenessSample {
 
 /// Takes a sample. Reads sizes and counters only, never the output.
 pub fn sample(dir: &Path) -> Result<LivenessSample, JobError> {
-    let started = job_log::started(dir)?;
+    let started = known_start(dir)?;
     let out_bytes = KeptOutput::find(dir, Stream::Out)?.total() + KeptOutput::find(dir, Stream::Err)?.total();
     let Some(Started { shim, cgroup, .. }) = started.filter(|s| s.shim.is_alive()) else {
         return Ok(LivenessSample { out_bytes, ..LivenessSample::default() });
@@ -36,6 +38,9 @@ pub fn sample(dir: &Path) -> Result<LivenessSample, JobError> {
     let cgroup = cgroup.as_deref().and_then(Cgroup::recorded);
     let tree = ProcessTree { root: shim.pid, cgroup };
     let alive = tree.alive();
+    if let Some(live) = LiveJob::find(dir) {
+        live.see(&alive);
+    }
     let grouped = tree.cgroup.as_ref().and_then(Cgroup::cpu_ms);
     let cpu_ms = grouped.unwrap_or_else(|| {
         // CPU of children that the shim has waited for counts as well, or the sum would fall when a

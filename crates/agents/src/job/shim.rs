@@ -13,6 +13,7 @@ mod sweep;
 mod watch;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,15 +27,14 @@ use self::isolate::Signals;
 use self::pump::Pump;
 use self::sweep::Swept;
 use self::watch::ShimWatch;
-use super::carried;
 use super::cgroup::Cgroup;
-use super::control::stop_cause;
 use super::error::JobError;
-use super::job_log::{self, JobLog, JobLogEntry, JobRecord, Started};
+use super::job_log::{JobLogEntry, JobRecord, ShimLog, Started};
+use super::link::ShimLink;
 use super::spec::{Confine, Spec};
-use super::temporary;
 use super::tree::ProcessTree;
 use super::turn_socket::TurnSocket;
+use super::{carried, temporary};
 use crate::clock;
 use crate::process::{self, Identity};
 
@@ -43,7 +43,7 @@ const DONE: i32 = 0;
 /// The shim failed: nothing was run, or the record could not be written.
 const FAILED: i32 = 1;
 /// Another shim runs the job, or it was cancelled, or it is over.
-const REFUSED: i32 = 3;
+pub(super) const REFUSED: i32 = 3;
 
 /// Entry point of `__job <dir>` in the main binary: runs the job in `dir` and returns the exit code
 /// of the shim.
@@ -60,25 +60,45 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     process::hide_memory();
     isolate::stand_alone();
     isolate::close_inherited_on_exec();
-    let Some(_lock) = job_log::try_lock(dir)? else { return Ok(REFUSED) };
-    let known = JobLog::read(dir)?;
+    let link = ShimLink::take();
+    let mut vars = carried::unpack().map_err(JobError::io("read the variables of", dir))?;
+    let key = carried::take_key(&mut vars);
+    let Some(log) = ShimLog::lock(dir, key)? else { return Ok(REFUSED) };
+    let known = log.read().map_err(JobError::io("read the log of", dir))?;
     if known.cancelled || known.ended.is_some() {
         return Ok(REFUSED);
     }
     let started_at = clock::now();
     let mut pump = None;
-    let vars = carried::unpack().map_err(JobError::io("read the variables of", dir))?;
-    let ran = known.into_spec(dir).and_then(|spec| run(&Attended { dir, spec: &spec, vars, started_at }, &mut pump));
+    let reporter = Reporter { log, link };
+    let ran = known
+        .into_spec(dir)
+        .and_then(|spec| run(&Attended { dir, spec: &spec, vars, started_at, reporter: &reporter }, &mut pump));
     let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
     let ended = JobLogEntry::Ended(Box::new(record));
-    if job_log::add(dir, &ended).is_err() {
+    if reporter.report(&ended).is_err() {
         // On a full disk the record is worth more than the end of the output.
         if let Some(pump) = &mut pump {
             pump.drop_tails();
         }
-        job_log::add(dir, &ended)?;
+        reporter.log.add(&reporter.log.line(&ended)).map_err(JobError::io("write the log of", dir))?;
     }
     Ok(DONE)
+}
+
+/// How the shim reports: to the supervisor that started it, and to the log for the next one.
+#[derive(Debug)]
+struct Reporter {
+    log: ShimLog,
+    link: ShimLink,
+}
+
+impl Reporter {
+    fn report(&self, entry: &JobLogEntry) -> io::Result<()> {
+        let line = self.log.line(entry);
+        self.link.send(&line);
+        self.log.add(&line)
+    }
 }
 
 /// The job of this shim.
@@ -88,11 +108,12 @@ struct Attended<'a> {
     /// The variables of the command, and those to hide from it.
     vars: Vec<(OsString, OsString)>,
     started_at: Time,
+    reporter: &'a Reporter,
 }
 
 /// From the identity report to the exit. An error means that the command was never started.
 fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String> {
-    let Attended { dir, spec, started_at, .. } = *job;
+    let Attended { dir, spec, started_at, reporter, .. } = *job;
     let signals = Signals::take().map_err(|e| format!("signals: {e}"))?;
     isolate::adopt_orphans().map_err(|e| format!("subreaper: {e}"))?;
     let shim = Identity::current().map_err(|e| e.to_string())?;
@@ -105,10 +126,10 @@ fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String>
     }
     let mut tree = ProcessTree { root: shim.pid, cgroup };
     let tmp = spec.isolation.as_ref().map(|_| temporary::make()).transpose()?;
-    say_started(dir, Started { shim, cgroup: cgroup_path(&tree), started_at, tmp: tmp.clone() })?;
+    say_started(reporter, Started { shim, cgroup: cgroup_path(&tree), started_at, tmp: tmp.clone() })?;
     // A stop request is written before the shim is looked up; the shim reports its identity before
     // it reads stop requests. So one of the two always sees the other.
-    if let Some(cause) = stop_cause(dir) {
+    if let Some(cause) = reporter.log.stop_cause() {
         leave(&tree, tmp.as_deref());
         return Ok(never_ran(started_at, None, Some(cause)));
     }
@@ -126,10 +147,10 @@ fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String>
         leave(&tree, None);
         tree.cgroup = None;
         let shim = Identity::current().map_err(|e| e.to_string())?;
-        say_started(dir, Started { shim, cgroup: None, started_at, tmp: tmp.clone() }).ok();
+        say_started(reporter, Started { shim, cgroup: None, started_at, tmp: tmp.clone() }).ok();
     }
     let pump = kept.insert(Pump::new(dir, spec, &job.vars, (launched.out, launched.err)));
-    let mut watch = ShimWatch::new(dir, spec, (&signals, &tree), launched.pid);
+    let mut watch = ShimWatch::new(&reporter.log, spec, (&signals, &tree), launched.pid);
     watch.run(pump, &mut socket);
     socket.close();
     let gentle = if watch.is_killing() { Duration::ZERO } else { sweep::GENTLE };
@@ -140,8 +161,8 @@ fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String>
     Ok(record)
 }
 
-fn say_started(dir: &Path, started: Started) -> Result<(), String> {
-    job_log::add(dir, &JobLogEntry::Started(started)).map_err(|e| e.to_string())
+fn say_started(reporter: &Reporter, started: Started) -> Result<(), String> {
+    reporter.report(&JobLogEntry::Started(started)).map_err(|e| format!("cannot write the job's log: {e}"))
 }
 
 fn cgroup_path(tree: &ProcessTree) -> Option<std::path::PathBuf> {

@@ -1,12 +1,12 @@
 //! Follows a stream of a job from its beginning, while it is written, with gaps for what is not
 //! kept.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::capture::Stream;
 use super::error::JobError;
+use super::files;
 use super::output::KeptOutput;
 
 /// Bytes per read; bounds the memory, not the stream.
@@ -57,9 +57,9 @@ impl Tail {
 
 /// Reads a part of a file; a removed one reads as empty and is a gap the next time.
 fn pass_on(path: &Path, from: u64, len: u64, take: &mut dyn FnMut(TailChunk<'_>)) -> io::Result<u64> {
-    let mut file = match File::open(path) {
+    let mut file = match files::read(path) {
         Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(e) if e.kind() == io::ErrorKind::NotFound || files::is_strange(&e) => return Ok(0),
         Err(e) => return Err(e),
     };
     file.seek(SeekFrom::Start(from))?;

@@ -6,10 +6,12 @@ mod output;
 pub mod recovery;
 mod room;
 mod stopping;
+pub mod verdict;
 
 use libtest_mimic::Trial;
 
 /// All tests of this folder.
 pub fn all() -> Vec<Trial> {
-    [ends::all(), leftovers::all(), output::all(), recovery::all(), stopping::all()].into_iter().flatten().collect()
+    let all = [ends::all(), leftovers::all(), output::all(), recovery::all(), stopping::all(), verdict::all()];
+    all.into_iter().flatten().collect()
 }

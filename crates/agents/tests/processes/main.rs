@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         [API_ARG, options, prompt] => api::world::agent(options, prompt),
         ["__supervisor", dir] => job::recovery::supervisor(Path::new(dir)),
         ["__reap", name, value] => job::recovery::reap(name, value),
+        ["__inside", root, planted] => job::verdict::inside(Path::new(root), planted),
         ["__noop", repo, root] => workspace::take_turns_that_change_nothing(Path::new(repo), Path::new(root)),
         _ => {
             let trials: Vec<Trial> = [api::all(), job::all(), workspace::all()].into_iter().flatten().collect();

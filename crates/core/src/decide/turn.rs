@@ -11,12 +11,16 @@ use crate::ids::TurnId;
 use crate::judge::{Assessment, assess};
 use crate::op::{Op, TaskEnd};
 use crate::phase::Gaps;
+use crate::planted::{self, Bug};
 use crate::recovery::{RecoveryPlan, plan};
 use crate::spec::{CooldownSpec, WorkspaceMode};
 use crate::state::{POISON, Phase, Turn, TurnStage};
 use crate::telemetry::UsageSource;
 use crate::time::human;
 use std::time::Duration;
+
+/// Why a turn failed that was lost like the one before it. Part of the journal, and compared with.
+const LOST_AGAIN: &str = "its process vanished, as in the turn before";
 
 /// Maximum number of judgements of one turn because the target moved; then the work waits for the
 /// next turn.
@@ -69,7 +73,10 @@ impl Step<'_> {
             let outcome = Outcome::AgentFailed { why: format!("could not start: {why}"), kept: false };
             self.end_turn(&turn, exit, (outcome, None, None));
         } else if matches!(exit.stopped, Some(StopCause::Person | StopCause::Shutdown)) {
-            self.end_turn(&turn, exit, (Outcome::Interrupted, None, None));
+            // Otherwise it was stopped by the machine's shutdown, or by the agent itself.
+            let requested = turn.stopping.is_some();
+            let outcome = if requested { Outcome::Interrupted } else { self.loss() };
+            self.end_turn(&turn, exit, (outcome, None, None));
         } else {
             self.act(Action::Judge { turn: id.clone(), task: turn.task });
         }
@@ -78,7 +85,25 @@ impl Step<'_> {
     pub(super) fn vanished(&mut self, id: &TurnId) {
         let Some(turn) = self.turn_in(id, TurnStage::Running) else { return };
         let exit = Exit { started_at: turn.started_at, ended_at: self.ctx.now, ..Exit::default() };
-        self.end_turn(&turn, &exit, (Outcome::Lost, None, None));
+        // A shim that vanishes while its turn is being stopped was killed for that.
+        let outcome = if turn.stopping.is_some() { Outcome::Lost } else { self.loss() };
+        self.end_turn(&turn, &exit, (outcome, None, None));
+    }
+
+    /// What a turn without a proper end counts as. One may be an accident of the machine and is not
+    /// charged; the next one in a row is a failure of the agent, which could otherwise take turns
+    /// for ever by killing its own shim.
+    fn loss(&self) -> Outcome {
+        let before = self.state().tries.last().map(|last| &last.outcome);
+        let again = match before {
+            Some(Outcome::Lost) => true,
+            Some(Outcome::AgentFailed { why, .. }) => why == LOST_AGAIN,
+            _ => false,
+        };
+        if again && !planted::is(Bug::LossesNeverCount) {
+            return Outcome::AgentFailed { why: LOST_AGAIN.to_owned(), kept: false };
+        }
+        Outcome::Lost
     }
 
     pub(super) fn evidence(&mut self, id: &TurnId, sample: &Sample) {

@@ -212,3 +212,54 @@ fn a_task_from_the_board_comes_before_a_new_one_of_the_loops_own() {
     assert_eq!(rig.turn().as_str(), "wish.5");
     assert!(!decision.ops.iter().any(|op| matches!(op, Op::Enqueue(_))));
 }
+
+/// Each loss is a start; the second in a row is a failure, and so is each further one.
+fn lose(rig: &mut Rig, times: usize) -> Vec<Outcome> {
+    let lost = |rig: &mut Rig| {
+        let ended = outcome(&rig.give(&Input::Vanished { turn: rig.turn() }));
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        ended
+    };
+    (0..times).map(|_| lost(rig)).collect()
+}
+
+#[test]
+fn a_turn_that_is_lost_again_and_again_fails() {
+    let mut rig = Rig::with(|s| s.bounds.max_turns = Some(9));
+    rig.baseline(0);
+    let failed = |outcome: &Outcome| matches!(outcome, Outcome::AgentFailed { kept: false, .. });
+    let ends = lose(&mut rig, 4);
+    assert_eq!(ends[0], Outcome::Lost, "one may be an accident");
+    assert!(ends[1..].iter().all(failed), "{ends:?}");
+    assert_eq!((rig.state.turns, rig.state.tally.lost, rig.state.tally.agent_failed), (3, 1, 3));
+    rig.exit(30, 0);
+    rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(lose(&mut rig, 1), [Outcome::Lost], "a turn with an end is between them");
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn without_that_an_agent_that_kills_its_shim_has_turns_for_ever() {
+    use everloop_core::planted::{Bug, plant};
+    plant(Some(Bug::LossesNeverCount));
+    let mut rig = Rig::running();
+    let ends = lose(&mut rig, 3);
+    plant(None);
+    assert_eq!((ends, rig.state.turns), (vec![Outcome::Lost; 3], 0));
+}
+
+#[test]
+fn a_stop_that_was_not_requested_is_a_loss() {
+    let mut rig = Rig::running();
+    assert_eq!(outcome(&rig.stopped(2, StopCause::Shutdown)), Outcome::Lost);
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    let again = outcome(&rig.stopped(2, StopCause::Shutdown));
+    assert!(matches!(again, Outcome::AgentFailed { .. }), "{again:?}");
+}

@@ -25,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const RENEW: Duration = Duration::from_secs(20);
 /// A stopped turn has 10 s for itself and is then killed by its shim; after this, by the
 /// supervisor.
-const OBEY: Duration = Duration::from_secs(20);
+const OBEY: Duration = Duration::from_secs(14);
 /// CPU time below this is idling, not liveness.
 const CPU_LIVENESS_MS: u64 = 20;
 /// A timer may be this late without a suspend.

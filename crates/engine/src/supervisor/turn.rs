@@ -78,6 +78,10 @@ impl ActionRun {
             // The receiver of liveness is gone only when the supervisor is.
             self.phase_liveness.send_replace(sighting);
         };
+        let foreign = job::foreign_lines(running.dir());
+        if foreign > 0 {
+            tracing::warn!(%turn, foreign, "the log of the turn's job holds what everloop did not write; it is ignored");
+        }
         match ended {
             Ok(JobEnd::Exited(exit)) => {
                 let mut exit = with_report(exit, follow).await;
@@ -88,6 +92,10 @@ impl ActionRun {
                 Input::Exited { turn: turn.clone(), exit }
             }
             Ok(JobEnd::Gone) => Input::Vanished { turn: turn.clone() },
+            Ok(JobEnd::Overdue) => {
+                tracing::warn!(%turn, "the shim of the turn did not end it in time and was killed");
+                Input::Vanished { turn: turn.clone() }
+            }
             Err(e) => {
                 tracing::warn!(%turn, error = %e, "cannot watch the turn any more");
                 Input::Vanished { turn: turn.clone() }
@@ -306,12 +314,11 @@ pub(super) async fn run_once(
     match running.wait().await.map_err(|e| full_text(&e))? {
         JobEnd::Exited(exit) => Ok(exit),
         JobEnd::Gone => Err("it vanished".to_owned()),
+        JobEnd::Overdue => Err("its shim did not respond and was killed".to_owned()),
     }
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+    job::create_private(path)?.write_all(text.as_bytes())
 }

@@ -1,10 +1,12 @@
-//! Verbs typed inside of an isolated turn. The state folder cannot be opened there, so they are run
-//! by the turn's shim, outside, with the rights of the turn.
+//! Verbs typed inside of a turn or a check. Where it is isolated, the state folder cannot be opened
+//! there, so they are run by the turn's shim, outside, with the rights of the turn. Where it is
+//! not, the process is recognised by its place below the shim, and has the same rights.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use everloop_agents::job::turn_socket::{self, BEHIND, call};
+use everloop_engine::caller;
 use everloop_engine::error::{Code, Failure};
 
 use super::{Cli, Verb};
@@ -29,12 +31,33 @@ fn is_for_turns(verb: Option<&Verb>) -> bool {
     )
 }
 
-/// Refuses every other verb to a process that runs for a turn, and every other state folder.
+/// Whether a process inside of a turn runs this verb by itself: hooks of its CLI, and what neither
+/// makes nor changes a loop.
+fn is_harmless(verb: Option<&Verb>) -> bool {
+    matches!(
+        verb,
+        Some(
+            Verb::Hook(_)
+                | Verb::Handoff(_)
+                | Verb::Check(_)
+                | Verb::Prompt(_)
+                | Verb::Agents(_)
+                | Verb::Config(_)
+                | Verb::Generate(_)
+        )
+    )
+}
+
+/// Refuses every other verb to a process that runs for a turn, and every other state folder; also
+/// to a process inside of a turn or check that uses the state folder of that turn.
 pub fn admit(cli: &Cli) -> Result<(), Failure> {
-    if std::env::var_os(BEHIND).is_none() {
-        return Ok(());
-    }
-    if is_for_turns(cli.verb.as_ref()) && cli.state_dir == turns_folder() {
+    let verb = cli.verb.as_ref();
+    let admitted = if std::env::var_os(BEHIND).is_some() {
+        is_for_turns(verb) && cli.state_dir == turns_folder()
+    } else {
+        is_for_turns(verb) || is_harmless(verb) || caller::inside(cli.state_dir.as_deref()).is_none()
+    };
+    if admitted {
         return Ok(());
     }
     let hint = "request it from a person: everloop message send person \"TEXT\"";

@@ -4,12 +4,14 @@
 //! - `reach`: commands in a turn and in a check, under each means of isolation; each of them succeeds
 //!   without isolation, so that a refusal proves something
 //! - `judge`: whole loops whose agent wants to pass a check without doing what it checks
+//! - `verdict`: whole loops without isolation, against the records of commands, and as callers
 
 #[path = "../it/env.rs"]
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
 mod judge;
 mod reach;
+mod verdict;
 
 /// An attempt that is not refused, and why that is no hole.
 struct Documented {
@@ -33,7 +35,8 @@ const DOCUMENTED: [Documented; 4] = [
 fn the_table() {
     let reach = reach::ATTEMPTS.iter().map(|a| (a.area, a.name, "refused, in turns and checks"));
     let judge = judge::ATTEMPTS.iter().map(|a| (a.area, a.name, "not accepted"));
-    let rows: Vec<(&str, &str, &str)> = reach.chain(judge).collect();
+    let verdict = verdict::ATTEMPTS.iter().map(|a| ("verdict", a.name, "not accepted, without isolation"));
+    let rows: Vec<(&str, &str, &str)> = reach.chain(judge).chain(verdict).collect();
     let mut table = String::new();
     for (area, name, result) in &rows {
         table.extend([format!("{area:<12} {name:<28} {result}\n")]);

@@ -5,7 +5,7 @@
 //! only makes system calls.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,10 +20,9 @@ use nix::unistd::{
     ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execvpe, fork, getpid, getppid, pipe2, setpgid,
 };
 
-use super::super::HIDE_PREFIX;
 use super::super::cgroup::Cgroup;
 use super::super::spec::{Errors, Spec};
-use super::super::turn_socket;
+use super::super::{HIDE_PREFIX, JOB_VAR, brand, files, key, turn_socket};
 use crate::isolation::{Confined, Confinement};
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
@@ -58,6 +57,8 @@ struct Plan {
     errors: Errors,
     shim: Pid,
     confinement: Confinement,
+    /// Marks all processes of the job.
+    number: Option<u64>,
 }
 
 /// What the shim made for the command.
@@ -93,6 +94,7 @@ pub(super) fn launch(spec: &Spec, around: Around<'_>) -> Result<Launched, String
         errors: spec.errors,
         shim: getpid(),
         confinement,
+        number: number(around),
     };
     let door = around.cgroup.and_then(|group| group.door().ok());
     let (pid, grouped) = make_child(&plan, door.as_ref()).map_err(|e| format!("fork: {e}"))?;
@@ -106,6 +108,12 @@ pub(super) fn launch(spec: &Spec, around: Around<'_>) -> Result<Launched, String
     nix::sys::wait::waitpid(Pid::from_raw(pid), None).ok();
     let why = io::Error::from_raw_os_error(i32::from_ne_bytes(failure));
     Err(format!("`{program}`: {why}"))
+}
+
+/// The number in the job's mark.
+fn number(around: Around<'_>) -> Option<u64> {
+    let (_, mark) = around.vars.iter().find(|(name, _)| name == JOB_VAR)?;
+    key::number(mark.to_str()?)
 }
 
 /// The isolation of the command, with everything opened that it needs.
@@ -132,8 +140,11 @@ fn environment(around: Around<'_>) -> Result<Vec<CString>, String> {
 }
 
 fn stdin(spec: &Spec) -> Result<File, String> {
-    let path = spec.stdin.as_deref().unwrap_or("/dev/null".as_ref());
-    OpenOptions::new().read(true).open(path).map_err(|e| format!("`{}`: {e}", path.display()))
+    let (path, opened) = match spec.stdin.as_deref() {
+        Some(path) => (path, files::read(path)),
+        None => (Path::new("/dev/null"), File::open("/dev/null")),
+    };
+    opened.map_err(|e| format!("`{}`: {e}", path.display()))
 }
 
 fn c_string(bytes: &[u8]) -> Result<CString, String> {
@@ -195,6 +206,9 @@ fn prepare(plan: &Plan) -> nix::Result<()> {
     match plan.errors {
         Errors::Apart => dup2_stderr(&plan.err)?,
         Errors::WithOutput => dup2_stderr(&plan.out)?,
+    }
+    if let Some(number) = plan.number {
+        brand::put(number);
     }
     plan.confinement.enter()?;
     // After the isolation, which may change credentials and thereby clear this.

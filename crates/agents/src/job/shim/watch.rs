@@ -2,7 +2,6 @@
 //! command ended.
 
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::StopCause;
@@ -12,7 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 
-use super::super::control::stop_cause;
+use super::super::job_log::ShimLog;
 use super::super::spec::Spec;
 use super::super::tree::ProcessTree;
 use super::super::turn_socket::TurnSocket;
@@ -43,7 +42,7 @@ enum Ladder {
 /// Watches one command.
 #[derive(Debug)]
 pub(super) struct ShimWatch<'a> {
-    dir: &'a Path,
+    log: &'a ShimLog,
     spec: &'a Spec,
     signals: &'a Signals,
     tree: &'a ProcessTree,
@@ -57,9 +56,9 @@ pub(super) struct ShimWatch<'a> {
 
 impl<'a> ShimWatch<'a> {
     /// Watches the process `command`, which leads its process group.
-    pub(super) fn new(dir: &'a Path, spec: &'a Spec, job: (&'a Signals, &'a ProcessTree), command: i32) -> Self {
+    pub(super) fn new(log: &'a ShimLog, spec: &'a Spec, job: (&'a Signals, &'a ProcessTree), command: i32) -> Self {
         Self {
-            dir,
+            log,
             spec,
             signals: job.0,
             tree: job.1,
@@ -151,7 +150,7 @@ impl<'a> ShimWatch<'a> {
 
     fn asked_to_stop(&mut self) {
         match self.ladder {
-            Ladder::Running => self.terminate(stop_cause(self.dir).unwrap_or(StopCause::Shutdown)),
+            Ladder::Running => self.terminate(self.log.stop_cause().unwrap_or(StopCause::Shutdown)),
             // A second request ends the grace period.
             Ladder::Asked { .. } => self.kill(Instant::now()),
             Ladder::Killing { .. } => {}

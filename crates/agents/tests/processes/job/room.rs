@@ -33,6 +33,8 @@ impl Room {
         let temp = tempfile::tempdir().unwrap();
         let work = temp.path().join("work");
         fs::create_dir(&work).unwrap();
+        // The secret of a state folder, from which all processes derive the keys of its jobs.
+        fs::write(temp.path().join("ledger.key"), temp.path().to_str().unwrap()).unwrap();
         let argv = argv.iter().map(|&a| a.to_owned()).collect();
         let spec = Spec { grace: Duration::from_millis(300), wall: WAIT_TIMEOUT, ..Spec::new(argv, &work) };
         Self { temp, spec, env: Environment::from_ours(&[]) }
@@ -46,6 +48,11 @@ impl Room {
 
     pub fn dir(&self) -> PathBuf {
         self.temp.path().join("job")
+    }
+
+    /// The folder above the job's, as a state folder is.
+    pub fn root(&self) -> PathBuf {
+        self.temp.path().canonicalize().unwrap()
     }
 
     /// A file in the working folder.
@@ -100,6 +107,7 @@ pub fn finish(running: &mut Running) -> everloop_core::event::Exit {
     match ended(running) {
         JobEnd::Exited(exit) => exit,
         JobEnd::Gone => panic!("the job is gone"),
+        JobEnd::Overdue => panic!("the job is overdue"),
     }
 }
 

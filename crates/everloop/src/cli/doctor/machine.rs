@@ -77,7 +77,9 @@ async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failur
         Ok((JobEnd::Exited(exit), _)) => {
             chart.fail(format!("a trial job failed: {}", exit.describe()), "is `true` in PATH?");
         }
-        Ok((JobEnd::Gone, _)) => chart.fail("a trial job vanished", "does something kill background processes here?"),
+        Ok((JobEnd::Gone | JobEnd::Overdue, _)) => {
+            chart.fail("a trial job vanished", "does something kill background processes here?");
+        }
         Err(e) => {
             chart.fail(format!("cannot run a trial job: {e}"), "does its disk allow locks?");
         }

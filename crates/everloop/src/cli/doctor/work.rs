@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -156,26 +155,29 @@ fn turn_folders(chart: &mut Chart, home: &StateFolder, states: &[LoopState], rem
 
 /// Processes that carry a job's mark although no supervisor watches that job.
 fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
-    let root = home.root().canonicalize().unwrap_or_else(|_| home.root().to_owned());
-    let mut orphans: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    let Ok(state_mark) = job::state_mark(home.root()) else { return };
+    let jobs: BTreeMap<String, PathBuf> =
+        job_folders(home).into_iter().filter_map(|dir| Some((job::mark(&dir).ok()?, dir))).collect();
+    let mut orphans: BTreeMap<String, usize> = BTreeMap::new();
     let spared = process::with_ancestors(std::process::id().cast_signed());
     for pid in process::all().into_iter().filter(|pid| !spared.contains(pid)) {
-        let Some(job) = job_of(pid).filter(|job| job.starts_with(&root)) else { continue };
-        if !is_looked_after(&job) {
-            *orphans.entry(job).or_default() += 1;
+        let Some(mark) = mark_of(pid).filter(|mark| mark.starts_with(&state_mark)) else { continue };
+        if !jobs.get(&mark).is_some_and(|dir| is_looked_after(dir)) {
+            *orphans.entry(mark).or_default() += 1;
         }
     }
     if orphans.is_empty() {
         return chart.ok("no process without owner");
     }
-    for (job, number) in orphans {
+    for (mark, number) in orphans {
+        let job = jobs.get(&mark).map_or_else(|| "its folder is gone".to_owned(), |dir| dir.display().to_string());
         let text = format!(
             "{} of a job that is over: {}",
             count(number as u64, "process").replace("processs", "processes"),
-            job.display()
+            job
         );
         if remedy.mends() {
-            job::reap_marked(job::JOB_VAR, job.as_os_str());
+            job::reap_marked(job::JOB_VAR, mark.as_ref());
             chart.fixed(text);
         } else {
             chart.warn(text, remedy.hint());
@@ -183,12 +185,19 @@ fn processes(chart: &mut Chart, home: &StateFolder, remedy: &Remedy) {
     }
 }
 
-fn job_of(pid: i32) -> Option<PathBuf> {
+/// All folders of jobs in the state folder.
+fn job_folders(home: &StateFolder) -> Vec<PathBuf> {
+    let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let checks = below(home.root().join("checks")).flat_map(below);
+    below(home.turns()).chain(below(home.root().join("setup"))).chain(checks).collect()
+}
+
+fn mark_of(pid: i32) -> Option<String> {
     process::stat(pid).filter(process::Stat::is_alive)?;
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mark = format!("{}=", job::JOB_VAR);
     let value = environment.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(mark.as_bytes()))?;
-    Some(PathBuf::from(OsString::from_vec(value.to_vec())))
+    String::from_utf8(value.to_vec()).ok()
 }
 
 /// Whether its shim lives, or is so young that it has not written its start record.

@@ -1,0 +1,46 @@
+//! Whether this process is part of a job of a state folder, with any environment: by its ancestors,
+//! by its control group, and by the number that it inherited.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everloop_core::planted::{self, Bug};
+
+use super::{SHIM_ARG, brand, cgroup, key};
+use crate::process;
+
+/// The job that a process is part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InsideJob {
+    /// The job in this folder; its shim is alive.
+    Of(PathBuf),
+    /// One without a shim by now.
+    Unknown,
+}
+
+/// The job of the state folder `root` that this process is part of.
+pub fn inside_job(root: &Path) -> Option<InsideJob> {
+    if planted::is(Bug::CallersByVariable) {
+        return None;
+    }
+    let root = root.canonicalize().ok()?;
+    let pid = std::process::id() as i32;
+    let of = |pid: i32| job_of_shim(pid).filter(|dir| dir.starts_with(&root));
+    // The outermost one: below it, a command can start processes under any name.
+    let ancestors = process::line_of(pid);
+    let above = ancestors.iter().rev().find_map(|pid| of(*pid));
+    let grouped = || cgroup::shim_of(&fs::read_to_string("/proc/self/cgroup").ok()?).and_then(of);
+    let branded = || {
+        let state = key::state_mark(&root).ok()?;
+        brand::own().filter(|number| key::is_of_state(*number, &state))
+    };
+    above.or_else(grouped).map(InsideJob::Of).or_else(|| branded().map(|_| InsideJob::Unknown))
+}
+
+/// The folder of the job that a process is the shim of, according to its command line.
+pub(super) fn job_of_shim(pid: i32) -> Option<PathBuf> {
+    match &process::command_line(pid)[..] {
+        [_, .., word, dir] if word == SHIM_ARG => Some(PathBuf::from(dir)),
+        _ => None,
+    }
+}
