@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 
+use everloop_core::planted::{self, Bug};
 use nix::libc;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -201,6 +202,9 @@ fn descendants_by_scan(root: i32) -> Vec<Stat> {
 
 /// No process of the same user reads this one's memory, environment or descriptors from here on.
 pub fn hide_memory() {
+    if planted::is(Bug::MemoryShown) {
+        return;
+    }
     // An error is possible only on kernels without the call.
     nix::sys::prctl::set_dumpable(false).ok();
 }
