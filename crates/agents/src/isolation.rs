@@ -22,6 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 use everloop_core::isolation::{Isolation, IsolationMode, NetworkAccess};
+use everloop_core::planted::{self, Bug};
 use nix::errno::Errno;
 use nix::libc;
 use seccompiler::BpfProgram;
@@ -45,7 +46,7 @@ pub(crate) struct Confinement {
     /// The command line, with the program that isolates it in front of it.
     pub(crate) argv: Vec<String>,
     rules: Option<OwnedFd>,
-    filters: Vec<BpfProgram>,
+    filter: Option<BpfProgram>,
     network: NetworkAccess,
     /// Descriptors that the program in front of the command reads; the others are closed by exec.
     passed: Vec<OwnedFd>,
@@ -70,7 +71,7 @@ impl Confinement {
             IsolationMode::Auto | IsolationMode::Landlock => Ok(Self {
                 argv: of.argv.to_vec(),
                 rules: Some(landlock::rules(of)?),
-                filters: filter::filters(filter::Enclosure::Landlock)?,
+                filter: Some(filter::filter(filter::Enclosure::Landlock)?),
                 network: of.isolation.network,
                 passed: Vec::new(),
             }),
@@ -88,9 +89,11 @@ impl Confinement {
         if let Some(rules) = &self.rules {
             nix::sys::prctl::set_no_new_privs()?;
             capabilities::drop_all();
-            restrict_self(rules)?;
+            if !planted::is(Bug::RulesNotEntered) {
+                restrict_self(rules)?;
+            }
         }
-        for filter in &self.filters {
+        if let Some(filter) = self.filter.as_ref().filter(|_| !planted::is(Bug::CallsNotFiltered)) {
             seccompiler::apply_filter(filter).map_err(|_| Errno::EPERM)?;
         }
         Ok(())

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::planted::{self, Bug};
 use crate::spec::AgentKind;
 
 pub mod places;
@@ -200,6 +201,12 @@ impl Isolation {
         // What a person names as readable is not hidden, whatever list it is on.
         hidden.retain(|path| !wanted.iter().any(|wanted| path.starts_with(wanted)));
         hidden.extend(expand(&spec.unreadable));
+        if planted::is(Bug::StateReadable) {
+            hidden.retain(|path| path != at.state);
+        }
+        if planted::is(Bug::SecretsReadable) {
+            hidden.retain(|path| path == at.state);
+        }
         // A rule holds for a whole tree: with a hidden file in it, the folder of the command itself
         // could take no new file.
         hidden.retain(|path| path == at.state || !path.starts_with(at.folder));
@@ -208,6 +215,9 @@ impl Isolation {
         writable.extend(expand(&spec.writable));
         if spec.caches {
             writable.extend(places::CACHES.iter().map(|cache| cache.path(at)));
+        }
+        if planted::is(Bug::WritableEverywhere) {
+            writable.push(PathBuf::from("/"));
         }
         let mut made = Vec::new();
         for cli in places::CLIS.iter().filter(|cli| clis.contains(&cli.kind)) {
@@ -237,6 +247,7 @@ impl Isolation {
 
 fn network(kind: &CommandKind, spec: &IsolationSpec) -> NetworkAccess {
     match kind {
+        _ if planted::is(Bug::NetworkOpen) => NetworkAccess::Open,
         CommandKind::Turn { agent: AgentKind::Command, clis } if clis.is_empty() => spec.agent_network,
         CommandKind::Check => spec.check_network,
         CommandKind::Turn { .. } | CommandKind::Setup => NetworkAccess::Open,

@@ -105,6 +105,18 @@ pub enum Bug {
     CallersByVariable,
     LossesNeverCount,
     AnswersQuoteQuestions,
+    StateReadable,
+    SecretsReadable,
+    WritableEverywhere,
+    RulesNotEntered,
+    SignalsUnscoped,
+    MemoryShown,
+    PowersKept,
+    CallsNotFiltered,
+    SocketsShown,
+    DevicesOpened,
+    NetworkOpen,
+    MeansMissing,
 }
 
 /// Those about many machines.
@@ -230,6 +242,44 @@ pub const VERDICT: &[Bug] = &[
     Bug::AnswersQuoteQuestions,
 ];
 
+/// Holes in the isolation of commands: found by what commands then reach. The last one is no
+/// mistake but a machine without any means.
+pub const ISOLATION: &[Bug] = &[
+    Bug::StateReadable,
+    Bug::SecretsReadable,
+    Bug::WritableEverywhere,
+    Bug::RulesNotEntered,
+    Bug::SignalsUnscoped,
+    Bug::MemoryShown,
+    Bug::PowersKept,
+    Bug::CallsNotFiltered,
+    Bug::SocketsShown,
+    Bug::DevicesOpened,
+    Bug::NetworkOpen,
+    Bug::MeansMissing,
+];
+
+/// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.
+pub const POSSIBLE: bool = cfg!(feature = "planted");
+
+/// The variable that names mistakes for a whole process and its shims, with commas between them.
+pub const VARIABLE: &str = "EVERLOOP_PLANTED";
+
+/// The mistakes of a whole process.
+#[cfg(feature = "planted")]
+static EVERYWHERE: std::sync::OnceLock<Vec<Bug>> = std::sync::OnceLock::new();
+
+/// Switches the mistakes of [`ISOLATION`] with these names on in the whole process, for good.
+#[cfg(feature = "planted")]
+pub fn plant_everywhere(names: &str) {
+    let named = |name: &str| ISOLATION.iter().copied().find(|bug| format!("{bug:?}") == name);
+    EVERYWHERE.get_or_init(|| names.split(',').filter_map(named).collect());
+}
+
+/// Without the feature no mistake can be made, whatever is named.
+#[cfg(not(feature = "planted"))]
+pub const fn plant_everywhere(_names: &str) {}
+
 #[cfg(feature = "planted")]
 std::thread_local! {
     static ACTIVE: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
@@ -244,7 +294,7 @@ pub fn plant(bug: Option<Bug>) {
 /// Whether this mistake is made.
 #[cfg(feature = "planted")]
 pub fn is(bug: Bug) -> bool {
-    ACTIVE.with(|a| a.get() == Some(bug))
+    ACTIVE.with(|a| a.get() == Some(bug)) || EVERYWHERE.get().is_some_and(|bugs| bugs.contains(&bug))
 }
 
 /// Whether this mistake is made: never.

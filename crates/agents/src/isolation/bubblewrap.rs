@@ -6,20 +6,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use everloop_core::isolation::{NetworkAccess, places};
+use everloop_core::planted::{self, Bug};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use seccompiler::BpfProgram;
 
 use super::capabilities::DROPPED;
 use super::filter::{self, Enclosure};
-use super::grants::Grants;
+use super::grants::{Grants, RealPath};
 use super::{Confined, Confinement, means};
 
 pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
     let program = means::bubblewrap().ok_or("bubblewrap is not installed (`bwrap` is not in PATH)")?;
     let mut argv = vec![program.display().to_string()];
     let mut word = |words: &[&str]| argv.extend(words.iter().map(|w| (*w).to_owned()));
-    word(&["--die-with-parent", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
-    for (name, _) in DROPPED {
+    word(&["--die-with-parent", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc"]);
+    word(if planted::is(Bug::DevicesOpened) { &["--dev-bind", "/dev", "/dev"] } else { &["--dev", "/dev"] });
+    for (name, _) in DROPPED.iter().filter(|_| !planted::is(Bug::PowersKept)) {
         word(&["--cap-drop", name]);
     }
     match of.isolation.network {
@@ -27,11 +29,9 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
         // Its loopback is up in any case; one that leads nowhere is as good as none.
         NetworkAccess::Loopback | NetworkAccess::None => word(&["--unshare-net"]),
     }
-    let mut passed = Vec::new();
-    for filter in filter::filters(Enclosure::Bubblewrap)? {
-        let fd = file_of(&filter)?;
-        word(&["--add-seccomp-fd", &fd.as_raw_fd().to_string()]);
-        passed.push(fd);
+    let passed = file_of(&filter::filter(Enclosure::Bubblewrap)?)?;
+    if !planted::is(Bug::CallsNotFiltered) {
+        word(&["--add-seccomp-fd", &passed.as_raw_fd().to_string()]);
     }
     let mounts = mounts(of);
     for (path, how) in &mounts {
@@ -49,7 +49,7 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
     }
     word(&["--chdir", &of.cwd.display().to_string(), "--"]);
     argv.extend(of.argv.iter().cloned());
-    Ok(Confinement { argv, passed, ..Confinement::default() })
+    Ok(Confinement { argv, passed: vec![passed], ..Confinement::default() })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +62,15 @@ enum Mount {
 
 /// From the outside inwards, so that what is opened inside of a hidden folder lies over it.
 fn mounts(of: Confined<'_>) -> Vec<(PathBuf, Mount)> {
-    let grants = Grants::of(of.isolation, of.tmp);
-    let hide = |path: &PathBuf| (path.clone(), if path.is_dir() { Mount::Empty } else { Mount::NoFile });
+    let grants = Grants::around_a_root(of.isolation, of.tmp);
+    let hide = |tree: RealPath| (tree.path, if tree.is_folder { Mount::Empty } else { Mount::NoFile });
     let sockets = places::SOCKETS.iter().map(PathBuf::from).chain(tmux()).filter(|path| path.exists());
-    let mut all: Vec<(PathBuf, Mount)> = sockets.map(|path| hide(&path)).collect();
-    all.extend(grants.hidden.iter().map(hide));
+    let sockets = sockets.filter(|_| !planted::is(Bug::SocketsShown));
+    let sockets = sockets.map(|path| RealPath { is_folder: path.is_dir(), path });
+    let mut all: Vec<(PathBuf, Mount)> = sockets.chain(grants.hidden).map(hide).collect();
     let holes = of.isolation.readable.iter().filter_map(|path| std::fs::canonicalize(path).ok());
     all.extend(holes.map(|path| (path, Mount::Read)));
-    all.extend(grants.write.into_iter().map(|path| (path, Mount::Write)));
+    all.extend(grants.write.into_iter().map(|tree| (tree.path, Mount::Write)));
     // Stable: of two mounts at one path the later one, which opens, wins.
     all.sort_by_key(|(path, _)| path.components().count());
     all

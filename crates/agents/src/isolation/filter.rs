@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use nix::libc;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 
 use super::means::{LANDLOCK_SIGNALS, landlock_abi};
@@ -51,8 +52,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// The programs, in the order in which they are entered.
-pub(super) fn filters(around: Enclosure) -> Result<Vec<BpfProgram>, String> {
+/// The program that decides about each call. One, because the kernel tries all calls with each.
+pub(super) fn filter(around: Enclosure) -> Result<BpfProgram, String> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     for call in [libc::SYS_unshare, libc::SYS_clone] {
         refused.insert(call, vec![rule(0, SeccompCmpOp::MaskedEq(USER_NAMESPACE), USER_NAMESPACE)?]);
@@ -60,10 +61,26 @@ pub(super) fn filters(around: Enclosure) -> Result<Vec<BpfProgram>, String> {
     if around == Enclosure::Landlock && landlock_abi() < LANDLOCK_SIGNALS {
         spare_everloop(&mut refused)?;
     }
-    // The flags of clone3 are in memory that a filter cannot read: callers use clone instead.
-    let hidden = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    Ok(vec![program(refused, libc::EPERM)?, program(hidden, libc::ENOSYS)?])
+    Ok([unknown(), program(refused)?].concat())
 }
+
+/// The steps in front: these calls are as if the kernel did not have them, and callers use others.
+fn unknown() -> BpfProgram {
+    let step = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
+    let number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
+    let refuse = step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32);
+    // The flags of clone3 are in memory that a filter cannot read.
+    let clone3 = step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_clone3 as u32);
+    let mut steps = vec![number, clone3, refuse.clone()];
+    if cfg!(target_arch = "x86_64") {
+        // A second numbering of the same calls, which the list below does not name.
+        steps.extend([step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32_CALLS), refuse]);
+    }
+    steps
+}
+
+/// The first number of the calls of programs with short pointers.
+const X32_CALLS: u32 = 0x4000_0000;
 
 const USER_NAMESPACE: u64 = libc::CLONE_NEWUSER as u64;
 
@@ -84,9 +101,9 @@ fn rule(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, Strin
     SeccompRule::new(vec![condition]).map_err(failed)
 }
 
-fn program(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, String> {
+fn program(rules: BTreeMap<i64, Vec<SeccompRule>>) -> Result<BpfProgram, String> {
     let arch = std::env::consts::ARCH.try_into().map_err(failed)?;
-    let refuse = SeccompAction::Errno(errno as u32);
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(failed)?;
     BpfProgram::try_from(filter).map_err(failed)
 }

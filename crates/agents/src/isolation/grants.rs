@@ -4,11 +4,15 @@
 //! except" is: every child of each folder that leads to a hidden path, except that path. What is
 //! created later beside a hidden path is closed, which is the safe side.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everloop_core::isolation::Isolation;
+use everloop_core::planted::{self, Bug};
+use nix::unistd::{AccessFlags, access, geteuid};
 
 /// Entries of folders that are looked at in all; a folder with more stays closed from there on.
 const MAX_ENTRIES: usize = 50_000;
@@ -22,55 +26,92 @@ const DEVICE_PREFIXES: &[&str] = &["nvidia"];
 /// Folders of `/dev` that commands use.
 const DEVICE_FOLDERS: &[&str] = &["pts", "shm", "dri", "mqueue"];
 
-/// Trees with existing paths, without symbolic links.
+/// A path that exists, without symbolic links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RealPath {
+    pub(super) path: PathBuf,
+    pub(super) is_folder: bool,
+}
+
+/// The trees of an isolation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grants {
-    pub(super) hidden: Vec<PathBuf>,
-    pub(super) read: Vec<PathBuf>,
-    pub(super) write: Vec<PathBuf>,
-    pub(super) devices: Vec<PathBuf>,
+    pub(super) hidden: Vec<RealPath>,
+    pub(super) read: Vec<RealPath>,
+    pub(super) write: Vec<RealPath>,
+    pub(super) devices: Vec<RealPath>,
 }
 
 impl Grants {
+    /// All of them.
     pub(super) fn of(isolation: &Isolation, tmp: &Path) -> Self {
-        let hidden = real(&isolation.unreadable);
-        let mut walk = Walk { hidden: &hidden, left: MAX_ENTRIES, found: Vec::new() };
+        let grants = Self::around_a_root(isolation, tmp);
+        let mut walk = Walk::around_all(&grants.hidden);
         walk.around(Path::new("/"));
         for hole in real(&isolation.readable) {
             walk.open(hole);
         }
-        let read = std::mem::take(&mut walk.found);
+        let read = walk.found;
+        Self { read, devices: devices(), ..grants }
+    }
+
+    /// Without those that need not be named where all is readable that is not hidden.
+    pub(super) fn around_a_root(isolation: &Isolation, tmp: &Path) -> Self {
+        let mut hidden = real(&isolation.unreadable);
+        hidden.retain(|tree| tree.is_folder || is_readable(&tree.path));
+        let mut walk = Walk::around_all(&hidden);
         let tmp = tmp.to_owned();
-        let open = isolation.writable.iter().chain(&isolation.made).chain([&tmp]).cloned().collect::<Vec<_>>();
-        for tree in real(&open) {
+        for tree in real(isolation.writable.iter().chain(&isolation.made).chain([&tmp])) {
             walk.open(tree);
         }
         let write = walk.found;
-        Self { hidden, read, write, devices: devices() }
+        Self { hidden, write, ..Self::default() }
     }
 }
 
-/// The paths that exist, without symbolic links in them, sorted.
-fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect();
-    found.sort();
+/// The paths that exist, sorted. Most of the built-in ones do not, so that is looked at first.
+fn real<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<RealPath> {
+    let there = |path: &&PathBuf| fs::symlink_metadata(path).is_ok();
+    let resolved = paths.into_iter().filter(there).filter_map(|path| fs::canonicalize(path).ok());
+    let mut found: Vec<RealPath> = resolved.map(|path| RealPath { is_folder: path.is_dir(), path }).collect();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
     found.dedup();
     found
 }
 
-struct Walk<'a> {
-    hidden: &'a [PathBuf],
-    left: usize,
-    found: Vec<PathBuf>,
+/// Whether a file has to be hidden at all: not one of another user that is closed to this one, as
+/// the passwords of the machine are. Hiding those would cost a rule for each of its neighbours.
+fn is_readable(path: &Path) -> bool {
+    let own = fs::metadata(path).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
+    own || access(path, AccessFlags::R_OK).is_ok()
 }
 
-impl Walk<'_> {
+struct Walk<'a> {
+    hidden: HashSet<&'a OsStr>,
+    /// Folders that lead to hidden paths. A look-up for each entry, where comparing it with each
+    /// hidden path would be most of the work.
+    above: HashSet<&'a OsStr>,
+    left: usize,
+    found: Vec<RealPath>,
+}
+
+impl<'a> Walk<'a> {
+    fn around_all(hidden: &'a [RealPath]) -> Self {
+        let above = hidden.iter().flat_map(|tree| tree.path.ancestors().skip(1)).map(Path::as_os_str);
+        Self {
+            hidden: hidden.iter().map(|tree| tree.path.as_os_str()).collect(),
+            above: above.collect(),
+            left: MAX_ENTRIES,
+            found: Vec::new(),
+        }
+    }
+
     /// Opens a tree, or what is in it around hidden paths.
-    fn open(&mut self, path: PathBuf) {
-        if self.hidden.iter().any(|hidden| hidden != &path && hidden.starts_with(&path)) {
-            self.around(&path);
+    fn open(&mut self, tree: RealPath) {
+        if self.above.contains(tree.path.as_os_str()) {
+            self.around(&tree.path);
         } else {
-            self.found.push(path);
+            self.found.push(tree);
         }
     }
 
@@ -83,25 +124,31 @@ impl Walk<'_> {
             self.left -= 1;
             let path = entry.path();
             // A link is followed by the kernel, and then its target's own tree decides.
-            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
-            if is_link || self.hidden.contains(&path) || path == Path::new("/dev") {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_symlink() || self.hidden.contains(path.as_os_str()) || path == Path::new("/dev") {
                 continue;
             }
-            self.open(path);
+            self.open(RealPath { path, is_folder: kind.is_dir() });
         }
     }
 }
 
-fn devices() -> Vec<PathBuf> {
+fn devices() -> Vec<RealPath> {
     let usable = |entry: &fs::DirEntry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         entry.file_type().is_ok_and(|kind| {
             let listed = DEVICES.contains(&&*name) || DEVICE_PREFIXES.iter().any(|begin| name.starts_with(begin));
-            kind.is_char_device() && listed || kind.is_dir() && DEVICE_FOLDERS.contains(&&*name)
+            planted::is(Bug::DevicesOpened)
+                || kind.is_char_device() && listed
+                || kind.is_dir() && DEVICE_FOLDERS.contains(&&*name)
         })
     };
-    fs::read_dir("/dev").into_iter().flatten().flatten().filter(usable).map(|entry| entry.path()).collect()
+    let tree = |entry: fs::DirEntry| RealPath {
+        path: entry.path(),
+        is_folder: entry.file_type().is_ok_and(|kind| kind.is_dir()),
+    };
+    fs::read_dir("/dev").into_iter().flatten().flatten().filter(usable).map(tree).collect()
 }
 
 #[cfg(test)]
@@ -124,6 +171,10 @@ mod tests {
         }
     }
 
+    fn paths(trees: &[RealPath]) -> Vec<PathBuf> {
+        trees.iter().map(|tree| tree.path.clone()).collect()
+    }
+
     #[test]
     fn siblings_of_hidden_paths_are_open_and_they_are_not() {
         let dir = tempfile::tempdir().unwrap();
@@ -136,13 +187,14 @@ mod tests {
         let hidden: Vec<&Path> = hidden.iter().map(PathBuf::as_path).collect();
         let turn = root.join("state/work/turn");
         let grants = Grants::of(&isolation(&hidden, &[], &[&turn]), &root.join("tmp"));
-        let has = |list: &[PathBuf], name: &str| list.contains(&root.join(name));
+        let has = |list: &[RealPath], name: &str| paths(list).contains(&root.join(name));
         assert!(has(&grants.read, "home/code") && has(&grants.read, "home/.config/nvim"));
         for closed in ["home", "home/.ssh", "home/link", "home/.config", "home/.config/gh", "state"] {
             assert!(!has(&grants.read, closed), "{closed}");
         }
-        assert!(grants.read.contains(&PathBuf::from("/usr")) && !grants.read.contains(&PathBuf::from("/")));
-        assert_eq!(grants.write, [turn, root.join("tmp")]);
+        let read = paths(&grants.read);
+        assert!(read.contains(&PathBuf::from("/usr")) && !read.contains(&PathBuf::from("/")));
+        assert_eq!(paths(&grants.write), [turn, root.join("tmp")]);
     }
 
     #[test]
@@ -153,6 +205,6 @@ mod tests {
         fs::create_dir_all(root.join("project/state")).unwrap();
         let (project, state) = (root.join("project"), root.join("project/state"));
         let grants = Grants::of(&isolation(&[&state], &[], &[&project]), Path::new("/nowhere"));
-        assert_eq!(grants.write, [project.join("src")]);
+        assert_eq!(paths(&grants.write), [project.join("src")]);
     }
 }

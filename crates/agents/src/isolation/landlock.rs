@@ -1,16 +1,21 @@
 //! An isolation as a set of rules of the kernel. Names may be listed everywhere, because tools look
 //! upwards from their folder; contents are read only in open trees.
 
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
+use everloop_core::planted::{self, Bug};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    ABI, Access, AccessFs, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
     RulesetError, Scope,
 };
+use nix::libc::{O_NOFOLLOW, O_PATH};
 
 use super::Confined;
-use super::grants::Grants;
+use super::grants::{Grants, RealPath};
 use super::means::{LANDLOCK_LEAST, landlock_abi};
 
 /// The newest interface that this was tried with; an older kernel enforces what it knows.
@@ -31,9 +36,16 @@ fn build(grants: &Grants) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(KNOWN);
     let read = AccessFs::from_read(KNOWN);
     // Devices are not made by commands: on a machine of root they would open every disk.
-    let write = all & !(AccessFs::MakeBlock | AccessFs::MakeChar);
-    let mut rules = Ruleset::default().handle_access(all)?.scope(Scope::from_all(KNOWN))?.create()?;
-    rules = add(rules, Path::new("/"), AccessFs::ReadDir.into())?;
+    let makes =
+        if planted::is(Bug::DevicesOpened) { BitFlags::EMPTY } else { AccessFs::MakeBlock | AccessFs::MakeChar };
+    let write = all & !makes;
+    let mut rules = Ruleset::default().handle_access(all)?;
+    if !planted::is(Bug::SignalsUnscoped) {
+        rules = rules.scope(Scope::from_all(KNOWN))?;
+    }
+    let mut rules = rules.create()?;
+    let root = RealPath { path: PathBuf::from("/"), is_folder: true };
+    rules = add(rules, &root, AccessFs::ReadDir.into())?;
     for tree in &grants.read {
         rules = add(rules, tree, read)?;
     }
@@ -47,8 +59,15 @@ fn build(grants: &Grants) -> Result<RulesetCreated, RulesetError> {
 }
 
 /// A path that went away, or that cannot be opened, is left closed.
-fn add(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
-    let Ok(fd) = PathFd::new(path) else { return Ok(rules) };
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(KNOWN) };
-    if access.is_empty() { Ok(rules) } else { rules.add_rule(PathBeneath::new(fd, access)) }
+fn add(rules: RulesetCreated, tree: &RealPath, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+    let access = if tree.is_folder { access } else { access & AccessFs::from_file(KNOWN) };
+    match handle(&tree.path) {
+        Ok(fd) if !access.is_empty() => rules.add_rule(PathBeneath::new(fd, access)),
+        _ => Ok(rules),
+    }
+}
+
+/// A link that took the place of the path is not followed.
+fn handle(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(O_PATH | O_NOFOLLOW).open(path)
 }

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use everloop_core::isolation::IsolationMode;
+use everloop_core::planted::{self, Bug};
 use nix::libc;
 
 /// Below this, Landlock does not restrict truncating files or moving them between folders.
@@ -104,13 +105,14 @@ pub fn landlock_abi() -> i32 {
     let none: *const libc::c_void = std::ptr::null();
     // SAFETY: with this flag the kernel reads no memory and opens nothing.
     let found = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0, VERSION) };
-    i32::try_from(found).unwrap_or(0).max(0)
+    if planted::is(Bug::MeansMissing) { 0 } else { i32::try_from(found).unwrap_or(0).max(0) }
 }
 
 /// The program, if it is installed.
 pub fn bubblewrap() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|file| file.is_file())
+    let found = std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|file| file.is_file());
+    found.filter(|_| !planted::is(Bug::MeansMissing))
 }
 
 /// Whether it is installed and may make namespaces here.

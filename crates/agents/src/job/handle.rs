@@ -166,7 +166,9 @@ fn spawn(shim: &ShimProgram, dir: &Path, variables: Vec<(OsString, OsString)>) -
     attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
     let words = [shim.exe.as_os_str()].into_iter().chain(shim.args.iter().map(OsString::as_os_str));
     let argv: Vec<CString> = words.chain([dir.as_os_str()]).map(|w| c_string(&[w])).collect::<io::Result<_>>()?;
-    let open = variables.into_iter().filter(|(name, _)| carried::is_open(name));
+    let planted = planted::POSSIBLE.then(|| std::env::var_os(planted::VARIABLE)).flatten();
+    let planted = planted.map(|names| (planted::VARIABLE.into(), names));
+    let open = variables.into_iter().filter(|(name, _)| carried::is_open(name)).chain(planted);
     let envp: Vec<CString> =
         open.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
     Ok((posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?, ours))

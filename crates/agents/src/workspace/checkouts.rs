@@ -51,8 +51,8 @@ pub(super) struct Checkouts {
     pub made: Option<(String, String)>,
     /// The target and the commit whose difference was last found without violations.
     pub inspected: Option<(String, String)>,
-    /// The last two commits between which nothing was found that decides.
-    pub harmless: Option<(String, String)>,
+    /// The last commit between which and `start` nothing was found that decides.
+    pub harmless: Option<String>,
 }
 
 /// The files of a turn.
@@ -202,7 +202,8 @@ impl Checkouts {
     /// Moves the work line.
     pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         let name = refs::work(&self.owner);
-        if refs::loose(&self.place.common, &name).as_deref() != Some(commit) {
+        let common = &self.place.common;
+        if refs::loose(common, &name).as_deref() != Some(commit) && !refs::write(common, &name, commit) {
             self.refs.bytes(&["update-ref", &name, commit]).await?;
         }
         Ok(())

@@ -3,12 +3,14 @@
 //!
 //! - `reach`: commands in a turn and in a check, under each means of isolation; each of them succeeds
 //!   without isolation, so that a refusal proves something
+//! - `holes`: the defences of isolation taken away one by one, and what is then reached
 //! - `judge`: whole loops whose agent wants to pass a check without doing what it checks
 //! - `verdict`: whole loops without isolation, against the records of commands, and as callers
 
 #[path = "../it/env.rs"]
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
+mod holes;
 mod judge;
 mod reach;
 mod verdict;

@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 
+use everloop_agents::isolation::Means;
+use everloop_core::isolation::IsolationMode;
+
 use super::env::Env;
 
 /// One attempt: a command that succeeds when the attempt does.
@@ -224,7 +227,8 @@ const SHIMS: &str = "for_shims() { for p in /proc/[0-9]*; do pid=${p#/proc/}; \
     if tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -qx __job && \
     tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -q \"^$STATE\"; then eval \"$1\" && return 0; fi; done; return 1; }";
 
-fn world() -> Env {
+/// A world in which the wanted attempts can be made.
+fn world(wanted: &dyn Fn(&str) -> bool) -> Env {
     let env = Env::new().var("SUPERVISOR_KEY", "k3y-of-the-supervisor").git();
     let fill = |path: std::path::PathBuf, text: &str| {
         let made = fs::create_dir_all(path.parent().expect("it is in a folder")).and_then(|()| fs::write(&path, text));
@@ -249,7 +253,7 @@ fn world() -> Env {
          has() {{ grep -q c4nary $HOME/$1; }}\n\
          beside() {{ env -u EVERLOOP_TURN -u EVERLOOP_SOCKET -u TMPDIR $EXE --state-dir $STATE \"$@\"; }}\n"
     );
-    for (number, attempt) in ATTEMPTS.iter().enumerate() {
+    for (number, attempt) in ATTEMPTS.iter().enumerate().filter(|(_, attempt)| wanted(attempt.name)) {
         script.extend([format!("({}) > /dev/null 2>&1 && touch $LOOT/$1-{number}\n", attempt.command)]);
     }
     env.script("hostile.sh", &format!("{script}touch $LOOT/$1-ran\ntest $1 = check || echo yes > done\nexit 0"));
@@ -265,9 +269,31 @@ fn loot_dir(env: &Env) -> std::path::PathBuf {
 const HOSTILE_TURN: &str = "./hostile.sh turn";
 const HOSTILE_CHECK: &str = "./hostile.sh check; grep -q yes done";
 
-/// The attempts that succeeded, by side and name.
-fn loot(mode: &str, (agent, check): (&str, &str)) -> BTreeSet<(String, String)> {
-    let env = world();
+/// The attempts that succeeded.
+pub struct Loot {
+    /// By side and name.
+    pub taken: BTreeSet<(String, String)>,
+    /// What `run` printed beside its result.
+    pub said: String,
+}
+
+impl Loot {
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.taken.iter().map(|(_, name)| name.as_str()).collect()
+    }
+}
+
+/// Makes the wanted attempts in a loop; the supervisor and its shims have these holes.
+pub fn try_some(mode: &str, holes: &str, wanted: &dyn Fn(&str) -> bool) -> Loot {
+    loot(world(wanted).var(everloop_core::planted::VARIABLE, holes), mode, (HOSTILE_TURN, HOSTILE_CHECK))
+}
+
+fn try_all(mode: &str, sides: (&str, &str)) -> Loot {
+    loot(world(&|_| true), mode, sides)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the world ends with its loop")]
+fn loot(env: Env, mode: &str, (agent, check): (&str, &str)) -> Loot {
     let writable = loot_dir(&env).canonicalize().expect("it was made").display().to_string();
     let run = ["run", "x", "--check", check, "--agent-cmd", agent, "--min-gap", "0", "-n", "1"];
     let out = env.run(&[&run[..], &["--isolation", mode, "--writable", &writable]].concat());
@@ -280,16 +306,44 @@ fn loot(mode: &str, (agent, check): (&str, &str)) -> BTreeSet<(String, String)> 
         let (side, number) = name.split_once('-')?;
         Some((side.to_owned(), ATTEMPTS.get(number.parse::<usize>().ok()?)?.name.to_owned()))
     };
-    names.iter().filter_map(|name| number(name)).collect()
+    Loot { taken: names.iter().filter_map(|name| number(name)).collect(), said: out.stderr }
 }
 
 fn refused(mode: &str) {
-    assert_eq!(loot(mode, (HOSTILE_TURN, HOSTILE_CHECK)), BTreeSet::new(), "{mode}");
+    assert_eq!(try_all(mode, (HOSTILE_TURN, HOSTILE_CHECK)).taken, BTreeSet::new(), "{mode}");
 }
 
 #[test]
 fn every_attempt_is_refused_by_default() {
-    refused("auto");
+    if Means::of(IsolationMode::Auto).holds() {
+        refused("auto");
+    } else {
+        nothing_is_refused(&try_all("auto", (HOSTILE_TURN, "grep -q yes done")));
+    }
+}
+
+/// On a machine without any means the suite names what is open, and so does `run`.
+#[expect(clippy::print_stdout, reason = "a test has no other way to show what is open")]
+fn nothing_is_refused(loot: &Loot) {
+    let open = ATTEMPTS.iter().filter(|attempt| loot.names().contains(attempt.name));
+    for Reach { area, name, .. } in open {
+        println!("open without any means of isolation: {area}: {name}");
+    }
+    for words in ["neither Landlock nor a working bubblewrap", "not covered: your files, keys and processes"] {
+        assert!(loot.said.contains(words), "{}", loot.said);
+    }
+}
+
+#[test]
+fn without_any_means_run_and_the_suite_say_what_is_open() {
+    let env = world(&|_| true).var(everloop_core::planted::VARIABLE, "MeansMissing");
+    // Only in the turn: one of the attempts stops the loop.
+    let loot = loot(env, "auto", (HOSTILE_TURN, "grep -q yes done"));
+    nothing_is_refused(&loot);
+    let open = loot.names();
+    for name in ["ssh", "another account", "ledger", "a job's log", "the person's refs", "home", "signal", "stop"] {
+        assert!(open.contains(name), "{name} is not open: {open:?}");
+    }
 }
 
 #[test]
@@ -303,7 +357,7 @@ fn every_attempt_is_refused_under_bubblewrap() {
 }
 
 /// Whether this machine has a disk that this user can open.
-fn has_disk() -> bool {
+pub fn has_disk() -> bool {
     let is_disk = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_block_device());
     let mut devices = fs::read_dir("/dev").into_iter().flatten().flatten().filter(is_disk);
     devices.any(|entry| fs::File::open(entry.path()).is_ok())
@@ -312,9 +366,9 @@ fn has_disk() -> bool {
 /// An attempt that cannot succeed proves nothing: the suite fails where isolation is missing.
 #[test]
 fn every_attempt_succeeds_without_isolation() {
-    let turn = loot("none", (HOSTILE_TURN, "grep -q yes done"));
-    let check = loot("none", ("true", HOSTILE_CHECK));
-    let names: BTreeSet<&str> = turn.iter().chain(&check).map(|(_, name)| name.as_str()).collect();
+    let turn = try_all("none", (HOSTILE_TURN, "grep -q yes done"));
+    let check = try_all("none", ("true", HOSTILE_CHECK));
+    let names: BTreeSet<&str> = turn.names().union(&check.names()).copied().collect();
     let is_root = nix::unistd::geteuid().is_root();
     let possible = |name: &&str| match *name {
         "a disk" => has_disk(),

@@ -32,6 +32,11 @@ impl Times {
         Ok(Self(all))
     }
 
+    /// All of them, to be joined with others.
+    pub fn into_all(self) -> Vec<Duration> {
+        self.0
+    }
+
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }

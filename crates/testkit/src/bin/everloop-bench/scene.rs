@@ -13,6 +13,9 @@ use crate::{Options, Result};
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Where programs are looked for.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// The file in which agents leave their times.
 pub const STAMPS: &str = "stamps";
 
@@ -23,6 +26,8 @@ pub enum Project {
     Plain,
     /// A git repository with one commit.
     Git,
+    /// A git repository with this many files.
+    Large(u32),
 }
 
 impl Project {
@@ -30,6 +35,7 @@ impl Project {
         match self {
             Project::Plain => "folder without git",
             Project::Git => "git repository",
+            Project::Large(_) => "large git repository",
         }
     }
 }
@@ -49,16 +55,33 @@ impl Scene {
         }
         std::fs::write(root.path().join(STAMPS), "")?;
         let scene = Self { root, everloop: options.everloop.clone(), bench: std::env::current_exe()? };
-        if project == Project::Git {
-            scene.make_repository()?;
+        match project {
+            Project::Plain => {}
+            Project::Git => scene.make_repository()?,
+            Project::Large(files) => {
+                scene.fill(files)?;
+                scene.make_repository()?;
+            }
         }
         Ok(scene)
+    }
+
+    /// This many small files, a hundred in each folder.
+    fn fill(&self, files: u32) -> Result<()> {
+        for number in 0..files {
+            let folder = self.project().join(format!("part-{}/folder-{}", number / 2500, number / 100));
+            if number % 100 == 0 {
+                std::fs::create_dir_all(&folder)?;
+            }
+            std::fs::write(folder.join(format!("file-{number}.txt")), format!("the text of file {number}\n"))?;
+        }
+        Ok(())
     }
 
     fn make_repository(&self) -> Result<()> {
         std::fs::write(self.project().join("README"), "a project\n")?;
         let me = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"];
-        for args in [&["init", "-q", "-b", "main"][..], &["add", "README"], &["commit", "-q", "-m", "begin"]] {
+        for args in [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "begin"]] {
             let status = self.clean(Path::new("git")).args(me).args(args).current_dir(self.project()).status()?;
             if !status.success() {
                 return Err(format!("git {args:?} ended with {status}").into());
@@ -82,7 +105,7 @@ impl Scene {
     /// A program with nothing in its environment but a path and the temporary home.
     pub fn clean(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.path("home"));
+        command.env_clear().env("PATH", PATH).env("HOME", self.path("home"));
         command.stdin(Stdio::null());
         command
     }

@@ -1,5 +1,10 @@
 //! The time between the end of one agent and the start of the next, beside a shell loop that does
 //! as little, and shell loops that are as durable.
+//!
+//! - `isolated`: the same under each means of isolation; `change`: turns that change a file
+
+mod change;
+mod isolated;
 
 use std::path::Path;
 use std::process::Stdio;
@@ -33,6 +38,8 @@ pub fn run(options: &Options) -> Result<()> {
     for project in [Project::Plain, Project::Git] {
         measure(options, project, turns, &floors)?;
     }
+    isolated::run(options, turns)?;
+    change::run(options)?;
     remark("beyond commits = median gap - synced commits x median sync; the check runs inside of it");
     remark("peers, without durability: ralph-tui 11 ms, ralphy 15, sloop 20, ralphify 27, claudeloop 136,");
     remark("       ralph-orchestrator 254");
