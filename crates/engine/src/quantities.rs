@@ -5,7 +5,7 @@ use std::time::Duration;
 use everloop_core::guard::Spend;
 use everloop_core::raise::RunLimits;
 use everloop_core::scoreboard::Scoreboard;
-use everloop_core::state::LoopState;
+use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::{Time, human};
 use jiff::tz::TimeZone;
 
@@ -157,7 +157,8 @@ pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
         });
         return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
     }
-    if bounds.max_turns.is_some() && state.started > state.turns {
+    let under_way = u32::from(matches!(state.phase, Phase::Turn(_)));
+    if bounds.max_turns.is_some() && state.started > state.turns + under_way {
         parts.push("turns that were cut short not counted".to_owned());
     }
     parts.join(", ")

@@ -55,7 +55,9 @@ pub fn write(common: &Path, name: &str, commit: &str) -> bool {
         return false;
     }
     let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(&lock) else { return false };
-    let written = file.write_all(format!("{commit}\n").as_bytes()).and_then(|()| fs::rename(&lock, &path));
+    let written = file.write_all(format!("{commit}\n").as_bytes());
+    // As git does: after a power cut an empty file would be a broken ref.
+    let written = written.and_then(|()| file.sync_all()).and_then(|()| fs::rename(&lock, &path));
     if written.is_err() {
         // Best effort: git reports a lock that stays.
         fs::remove_file(&lock).ok();

@@ -58,6 +58,7 @@ pub(super) struct Makefile {
 }
 
 impl Makefile {
+    /// Reads rules and variables; lines that are neither are passed over.
     pub fn parse(text: &str) -> Self {
         let mut file = Self::default();
         let mut lines = logical_lines(text).into_iter();
@@ -124,6 +125,7 @@ impl Makefile {
         self.rules.iter().filter(move |rule| rule.targets.contains(&target))
     }
 
+    /// Whether the target is run although a file of its name is there.
     pub fn is_phony(&self, target: &str) -> bool {
         self.of(".PHONY").count() > 0
             && self.of(".PHONY").any(|rule| rule.needs.iter().flat_map(|n| self.words(n, DEEPEST)).any(|n| n == target))

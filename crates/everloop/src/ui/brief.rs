@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use everloop_core::event::{Event, Exit, Outcome};
 use everloop_core::ids::TurnId;
 use everloop_core::journal::JournalRecord;
+use everloop_core::time::human;
 use jiff::tz::TimeZone;
 
 use super::events::{event_line, exited, judged};
@@ -88,7 +89,8 @@ impl EventLines {
 
 impl TurnSteps {
     fn take_exit(&mut self, exit: &Exit) {
-        self.parts.push(clean(&exited(exit)));
+        let took = human(exit.ended_at.since(exit.started_at));
+        self.parts.push(if exit.ok() && exit.leftovers == 0 { took } else { clean(&exited(exit)) });
         self.tail.clone_from(&exit.tail);
     }
 
