@@ -109,7 +109,7 @@ mod tests {
         );
         assert_eq!(
             window(&seen(850, 130), START),
-            "five_hour: 85 % used, resets in 2h 10m, at this pace used up in 30m, 100m before the reset"
+            "five_hour: 85 % used, resets in 2h 10m, at this pace used up in 30m, 1h 40m before the reset"
         );
         assert_eq!(window(&seen(850, -10), START), "five_hour: started anew 10m ago (85 % were used)");
         assert_eq!(window(&seen(10, 299), START), "five_hour: 1 % used, resets in 4h 59m");
@@ -141,7 +141,7 @@ mod tests {
         bot     2      -      -       -       -       ~$0.20
         claude  3      1200   800     90k     92k*    $0.31*
         total   5      1200   800     90k     ~92k*   ~$0.51*
-        account own: five_hour: 65 % used, resets in 2h 10m, at this pace used up in 91m, 38m 28s before the reset
+        account own: five_hour: 65 % used, resets in 2h 10m, at this pace used up in 1h 31m, 38m 28s before the reset
           paced: its next start is in 10m
         account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset
         ~ is everloop's estimate, not the agent's report
