@@ -130,6 +130,7 @@ fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state:
     attend_elsewhere(session, home, ledger, &state.id)?;
     let supervised = home.owner().is_some_and(|o| o.role == "up");
     if !supervised {
+        up::name_unfinished(session, ledger, Some(&state.id))?;
         up::start_in_background(home)?;
     }
     let told = serde_json::json!({ "loop": state.id, "name": state.name, "detached": true });

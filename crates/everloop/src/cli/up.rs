@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::{EVENT_VERSION, Event};
+use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::port::{self, Listen};
+use everloop_engine::record::read_state;
 use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use everloop_engine::unit::{Manager, Unit, is_ours};
 
+use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::VerbSession;
@@ -64,6 +67,7 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let ownership = own(&home, session, args.queue)?;
     let mut ledger = session.writer(&home)?;
     super::run::add_configured(session, &mut ledger)?;
+    name_unfinished(session, &ledger, None)?;
     let listen = match args.listen.or(super::config::load_in_force(session)?.listen()?) {
         None => Listen::At(port::DEFAULT),
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
@@ -96,6 +100,26 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
         Some(Interrupt::Term) => Code::Terminated,
         None => Code::Ok,
     })
+}
+
+/// Names the loops that a supervisor of all loops goes on with, besides one: each may start turns.
+pub fn name_unfinished(session: &VerbSession, ledger: &Sqlite, besides: Option<&LoopId>) -> Result<(), Failure> {
+    let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    let unfinished: Vec<&LoopState> = states.iter().filter(|s| !s.is_over() && Some(&s.id) != besides).collect();
+    if unfinished.is_empty() {
+        return Ok(());
+    }
+    let other = if besides.is_some() { "other " } else { "" };
+    session.ui.talk(&format!(
+        "goes on with {}:",
+        ui::text::count(unfinished.len() as u64, &format!("{other}unfinished loop"))
+    ));
+    for state in unfinished {
+        let line = format!("  {} ({}) in {}", state.id, state.name, state.spec.workspace.dir);
+        session.ui.talk(&ui::text::clean(&line));
+    }
+    session.ui.talk("  `everloop stop ID` ends one, `everloop pause ID` holds it");
+    Ok(())
 }
 
 fn unit(home: &StateFolder) -> Result<Unit, Failure> {
