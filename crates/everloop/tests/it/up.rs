@@ -92,15 +92,15 @@ fn the_loop_itself_says_that_it_is_ready_lives_and_goes() {
 #[test]
 fn what_a_supervisor_of_all_loops_goes_on_with_is_named_first() {
     let env = Env::new();
-    for goal in ["one", "two"] {
+    for goal in ["alpha", "beta"] {
         let run = env.spawn(&["run", goal, "--check", "test -f done", "--agent-cmd", "sleep 50", "--min-gap", "0"]);
         env.wait_for("it is there", || env.run(&["status"]).stdout.contains(goal));
         run.signal(Signal::SIGKILL);
         run.wait();
     }
-    let args = ["run", "three", "--check", "test -f done", "--agent-cmd", "sleep 50", "--min-gap", "0", "--detach"];
+    let args = ["run", "gamma", "--check", "test -f done", "--agent-cmd", "sleep 50", "--min-gap", "0", "--detach"];
     let said = env.run(&args).ok().stderr;
-    assert!(said.contains("goes on with "), "{said}");
+    assert!(said.contains("goes on with 2 other unfinished loops:"), "{said}");
     env.run(&["down"]).ok();
     let up = env.spawn(&["up", "--listen", "off"]);
     env.wait_for("it supervises", || env.run(&["status", "--json"]).stdout.contains("\"up\""));
