@@ -146,6 +146,7 @@ fn is_usual_noop_gap(gap: &Duration) -> bool {
 
 const CONFIRM: u32 = 2;
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_usual_confirm(runs: &u32) -> bool {
     *runs == CONFIRM
 }

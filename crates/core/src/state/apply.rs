@@ -13,7 +13,7 @@ use crate::op::Trust;
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
 use crate::scoreboard::{self, Scoreboard};
-use crate::spec::{LoopSpec, WorkspaceMode};
+use crate::spec::{Bounds, Budget, LoopSpec, WorkspaceMode};
 use crate::stream::LimitClass;
 use crate::telemetry::{UsageSource, settle};
 use crate::time::Time;
@@ -116,10 +116,7 @@ impl LoopState {
                 self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at, until: *until });
             }
             Event::Resumed { bounds, budget, keeps_clock, .. } => {
-                if let Some(budget) = budget {
-                    self.spec.guard.budget = budget.clone();
-                }
-                self.resume(bounds.as_ref(), *keeps_clock, at);
+                self.resume((bounds.as_ref(), budget.as_ref()), *keeps_clock, at);
             }
             Event::StopAsked { by, now } => self.stop = Some(StopWish { by: by.clone(), now: *now }),
             Event::Steered { by, message, trust } => {
@@ -423,11 +420,14 @@ impl LoopState {
         self.tries.drain(..extra);
     }
 
-    fn resume(&mut self, bounds: Option<&crate::spec::Bounds>, keeps_clock: bool, at: Time) {
+    fn resume(&mut self, (bounds, budget): (Option<&Bounds>, Option<&Budget>), keeps_clock: bool, at: Time) {
         self.paused = None;
         self.stop = None;
         if let Some(bounds) = bounds {
             self.spec.bounds = bounds.clone();
+        }
+        if let Some(budget) = budget {
+            self.spec.guard.budget = budget.clone();
         }
         if let Phase::Ended { ending, at: ended_at } = &self.phase
             && *ending != LoopEnd::Reached
