@@ -95,7 +95,7 @@ fn budget(state: &LoopState, wanted: &Budget) -> Budget {
 }
 
 /// The wanted limit, unless it is used up and `everloop resume` gave more than that.
-fn raised<T: PartialOrd>(wanted: Option<T>, old: Option<T>, used: T) -> Option<T> {
+fn raised<T: PartialOrd + Copy>(wanted: Option<T>, old: Option<T>, used: T) -> Option<T> {
     match &wanted {
         Some(limit) if *limit <= used && old.as_ref().is_none_or(|old| *old > used) => old,
         _ => wanted,
