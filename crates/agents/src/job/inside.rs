@@ -1,11 +1,14 @@
 //! Whether this process is part of a job of a state folder, with any environment: by its ancestors,
 //! by its control group, and by the number that it inherited.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use everloop_core::planted::{self, Bug};
 
+use super::job_log::JobLog;
+use super::spec::Spec;
 use super::{SHIM_ARG, brand, cgroup, key};
 use crate::process;
 
@@ -34,7 +37,22 @@ pub fn inside_job(root: &Path) -> Option<InsideJob> {
         let state = key::state_mark(&root).ok()?;
         brand::own().filter(|number| key::is_of_state(*number, &state))
     };
-    above.or_else(grouped).map(InsideJob::Of).or_else(|| branded().map(|_| InsideJob::Unknown))
+    let dir = above.or_else(grouped);
+    // everloop's own program, which types into a pane, is a job of its own and not an agent in one.
+    if dir.as_deref().is_some_and(|dir| is_command_of(pid, dir)) {
+        return None;
+    }
+    dir.map(InsideJob::Of).or_else(|| branded().map(|_| InsideJob::Unknown))
+}
+
+/// Whether a process is exactly what a job was made to run, and that is not isolated: only programs
+/// of everloop itself are not.
+fn is_command_of(pid: i32, dir: &Path) -> bool {
+    let spec = JobLog::read(dir).ok().and_then(|log| log.spec);
+    let own = std::env::current_exe().ok().map(|exe| exe.display().to_string());
+    let is_own = |spec: &Spec| spec.isolation.is_none() && spec.argv.first() == own.as_ref();
+    let words: Vec<OsString> = process::command_line(pid);
+    spec.filter(is_own).is_some_and(|spec| spec.argv.iter().map(OsString::from).eq(words))
 }
 
 /// The folder of the job that a process is the shim of, according to its command line.
