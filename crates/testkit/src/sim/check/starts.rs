@@ -169,9 +169,8 @@ impl World {
         let Some(invariants) = self.watch.loops.get_mut(id) else { return };
         let spec = invariants.fold.spec.guard.clone();
         // A lost turn has no exit: it was there from its start until now.
-        let started_at = invariants.starts.last().copied().unwrap_or(at);
-        let lived = || Exit { started_at, ended_at: at, ..Exit::default() };
-        let exit = invariants.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or_else(lived);
+        let lived = Exit { started_at: *invariants.starts.last().unwrap_or(&at), ended_at: at, ..Exit::default() };
+        let exit = invariants.current.as_ref().and_then(|c| c.exit.clone()).unwrap_or(lived);
         let reflexes = &mut invariants.reflexes;
         match event {
             Event::TurnEnded { outcome, .. } => reflexes.turn_ended(outcome, frozen, (&spec, &exit), at),
