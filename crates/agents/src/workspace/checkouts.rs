@@ -202,8 +202,7 @@ impl Checkouts {
     /// Moves the work line.
     pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         let name = refs::work(&self.owner);
-        let common = &self.place.common;
-        if refs::loose(common, &name).as_deref() != Some(commit) && !refs::write(common, &name, commit) {
+        if refs::loose(&self.place.common, &name).as_deref() != Some(commit) {
             self.refs.bytes(&["update-ref", &name, commit]).await?;
         }
         Ok(())

@@ -269,9 +269,9 @@ impl Checkouts {
     ) -> Result<(String, String), WorkspaceError> {
         let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
         let set = async |name: &str, commit: &str| self.refs.bytes(&["update-ref", name, commit]).await;
-        let common = &self.place.common;
-        if refs::create(common, &pin, commit)
-            || refs::loose(common, &pin).is_none() && self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
+        // By git and not by hand: a lock file that a killed supervisor left would stay for ever.
+        if refs::loose(&self.place.common, &pin).is_none()
+            && self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
         {
             return Ok((commit.to_owned(), pin));
         }
