@@ -195,13 +195,6 @@ impl Git {
         self
     }
 
-    /// Adds a setting, over those of every call.
-    #[must_use]
-    pub fn set(mut self, setting: &str) -> Self {
-        self.settings.push(setting.to_owned());
-        self
-    }
-
     /// Adds a variable to the environment.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {

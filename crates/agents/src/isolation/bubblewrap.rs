@@ -39,8 +39,9 @@ pub(super) fn confinement(of: Confined<'_>) -> Result<Confinement, String> {
         match how {
             Mount::Empty => word(&["--tmpfs", &path]),
             Mount::NoFile => word(&["--ro-bind", "/dev/null", &path]),
-            Mount::Read => word(&["--ro-bind", &path, &path]),
-            Mount::Write => word(&["--bind", &path, &path]),
+            Mount::Read => word(&["--ro-bind-try", &path, &path]),
+            // A folder that vanished meanwhile is not opened.
+            Mount::Write => word(&["--bind-try", &path, &path]),
         }
     }
     // Last, because folders in them were mounted on the way.

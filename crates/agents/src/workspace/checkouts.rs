@@ -51,8 +51,8 @@ pub(super) struct Checkouts {
     pub made: Option<(String, String)>,
     /// The target and the commit whose difference was last found without violations.
     pub inspected: Option<(String, String)>,
-    /// The last commit between which and `start` nothing was found that decides.
-    pub harmless: Option<String>,
+    /// The last two commits between which nothing was found that decides.
+    pub harmless: Option<(String, String)>,
 }
 
 /// The files of a turn.

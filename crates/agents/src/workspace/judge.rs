@@ -30,7 +30,8 @@ pub(super) async fn violations(
     changes: &[PathChange],
     between: &Between<'_>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let changes: Vec<&PathChange> = changes.iter().filter(|change| may_decide(globs, &change.path)).collect();
+    let may = |path: &Path| [true, false].iter().any(|existed| globs.concern(path, *existed) != Concern::Free);
+    let changes: Vec<&PathChange> = changes.iter().filter(|change| may(&change.path)).collect();
     if changes.is_empty() {
         return Ok(Vec::new());
     }
@@ -53,11 +54,6 @@ pub(super) async fn violations(
         }
     };
     Ok(changes.iter().filter(broken).map(|c| c.path.to_string_lossy().into_owned()).collect())
-}
-
-/// Whether a change of `path` has to be looked at.
-fn may_decide(globs: &Globs, path: &Path) -> bool {
-    [true, false].iter().any(|existed| globs.concern(path, *existed) != Concern::Free)
 }
 
 /// Texts of files in commits.
@@ -113,22 +109,16 @@ impl Checkouts {
     ) -> Result<Vec<String>, WorkspaceError> {
         let between = Between { start: &self.start, from, to };
         let found = violations(self.git(), &self.globs, changes, &between).await?;
-        if found.is_empty() && (from == self.start || self.harmless.as_deref() == Some(from) && self.adds_up(changes)) {
-            self.harmless = Some(to.to_owned());
+        if found.is_empty() {
+            self.harmless = Some((from.to_owned(), to.to_owned()));
         }
         Ok(found)
-    }
-
-    /// Whether two steps without a violation are one without: facts of a file that stays may only
-    /// grow, but one that goes and comes back may be another kind of file.
-    fn adds_up(&self, changes: &[PathChange]) -> bool {
-        changes.iter().all(|change| change.kind == ChangeKind::Modified || !may_decide(&self.globs, &change.path))
     }
 
     /// Puts the person's version of everything that decides into the checks' checkout of `commit`.
     pub(super) async fn lay_over(&mut self, commit: &str) -> Result<(), WorkspaceError> {
         let start = self.start.clone();
-        let known = self.harmless.as_deref() == Some(commit);
+        let known = self.harmless.as_ref().is_some_and(|(from, to)| *from == start && to == commit);
         if commit == start || known || planted::is(Bug::JudgeFilesNotLaidOver) {
             return Ok(());
         }

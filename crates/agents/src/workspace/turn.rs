@@ -45,7 +45,6 @@ const NESTED_DEPTH: usize = 16;
 impl Checkouts {
     /// Brings the turn's clone to the start of the turn.
     pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
-        self.forget_sweep().await;
         let target = self.target_now().await?;
         let line = match work {
             Some(work) => Some(work.to_owned()),
@@ -170,8 +169,6 @@ impl Checkouts {
         if sealed.is_some() && sealed == self.turn.sealed && self.turn.at.as_ref() == Some(&note.base) {
             return Ok(Collected::default());
         }
-        // What changed is checked next.
-        self.sweep_ahead(sweep::id_bytes(&note.base));
         let git = self.turn_git(&note.base).await?;
         let (look, mut notes) = self.look(&git).await?;
         let id_bytes = sweep::id_bytes(&note.base);
@@ -269,7 +266,6 @@ impl Checkouts {
     ) -> Result<(String, String), WorkspaceError> {
         let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
         let set = async |name: &str, commit: &str| self.refs.bytes(&["update-ref", name, commit]).await;
-        // By git and not by hand: a lock file that a killed supervisor left would stay for ever.
         if refs::loose(&self.place.common, &pin).is_none()
             && self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
         {
@@ -315,8 +311,6 @@ async fn stage(git: &Git, gathered: &Gathered) -> Result<String, WorkspaceError>
         git.fed(&args, &gathered.gone).await?.success()?;
     }
     if !gathered.there.is_empty() {
-        // `write-tree` writes the index again, with a checksum for programs that want one.
-        let git = git.clone().set("index.skipHash=true");
         let args = ["update-index", "-z", "--add", "--replace", "--stdin"];
         git.fed(&args, &gathered.there).await?.success()?;
     }

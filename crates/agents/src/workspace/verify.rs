@@ -8,7 +8,6 @@ use std::path::{Component, Path, PathBuf};
 
 use everloop_core::hex::hex;
 use everloop_core::planted::{self, Bug};
-use tokio::task::JoinHandle;
 
 use super::checkouts::Checkouts;
 use super::clone::is_folder;
@@ -30,11 +29,7 @@ pub(super) struct Verify {
     at: Option<String>,
     keep: Vec<PathBuf>,
     recent: Recent,
-    /// A sweep that was begun ahead of its use.
-    ahead: Option<JoinHandle<SweepResult>>,
 }
-
-type SweepResult = Result<(Swept, Recent), WorkspaceError>;
 
 impl Verify {
     /// The checkout of the loop in `root`, at a new path if there is none. Nothing is created yet.
@@ -51,7 +46,7 @@ impl Verify {
             root.join(hex(&name))
         };
         let keep = keep.iter().filter_map(|name| inside(name)).collect();
-        Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default(), ahead: None })
+        Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default() })
     }
 
     pub fn path(&self) -> &Path {
@@ -60,10 +55,6 @@ impl Verify {
 
     /// Removes the checkout.
     pub async fn remove(&mut self) -> Result<(), WorkspaceError> {
-        if let Some(ahead) = self.ahead.take() {
-            // Only so that two threads do not remove the same files; its result is of no use.
-            ahead.await.ok();
-        }
         (self.at, self.recent) = (None, Recent::default());
         files::remove_apart(self.path.parent().unwrap_or(&self.path)).await
     }
@@ -89,12 +80,12 @@ impl Checkouts {
         if !is_folder(&path) {
             self.begin_verify().await?;
         }
+        let keep = self.verify.keep.iter().map(|kept| self.place.below.join(kept)).collect();
+        let recent = std::mem::take(&mut self.verify.recent);
         let id_bytes = sweep::id_bytes(&commit);
-        let sweeping = match self.verify.ahead.take() {
-            Some(ahead) => ahead,
-            None => self.sweep(id_bytes),
-        };
-        let (swept, recent) = if let Ok(Ok(swept)) = sweeping.await {
+        let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
+        let sweep = Sweep { tree: path.clone(), index: index.clone(), id_bytes, keep, recent, unknown };
+        let (swept, recent) = if let Ok(swept) = files::apart(move || sweep.run()).await {
             swept
         } else {
             // A check may have taken its own permissions away.
@@ -118,32 +109,6 @@ impl Checkouts {
         let dir = self.dir(Side::Verify);
         fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))?;
         Ok(dir)
-    }
-
-    /// Begins to make the checks' checkout what its index describes, beside other work. Only once
-    /// the processes of the turn are gone, and when it will be checked out next.
-    pub fn sweep_ahead(&mut self, id_bytes: usize) {
-        if self.verify.at.is_some() && self.verify.ahead.is_none() && is_folder(&self.verify.path) {
-            self.verify.ahead = Some(self.sweep(id_bytes));
-        }
-    }
-
-    /// Ends a sweep that was not used. What it found does not hold once another turn runs.
-    pub async fn forget_sweep(&mut self) {
-        let Some(ahead) = self.verify.ahead.take() else { return };
-        match ahead.await {
-            Ok(Ok((swept, recent))) if swept.whole => self.verify.recent = recent,
-            _ => self.spoil_verify(),
-        }
-    }
-
-    fn sweep(&mut self, id_bytes: usize) -> JoinHandle<SweepResult> {
-        let keep = self.verify.keep.iter().map(|kept| self.place.below.join(kept)).collect();
-        let recent = std::mem::take(&mut self.verify.recent);
-        let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
-        let (tree, index) = (self.verify.path.clone(), self.own.index(Side::Verify));
-        let sweep = Sweep { tree, index, id_bytes, keep, recent, unknown };
-        tokio::task::spawn_blocking(move || sweep.run())
     }
 
     /// An empty checkout.

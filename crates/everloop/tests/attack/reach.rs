@@ -341,7 +341,7 @@ fn without_any_means_run_and_the_suite_say_what_is_open() {
     let loot = loot(env, "auto", (HOSTILE_TURN, "grep -q yes done"));
     nothing_is_refused(&loot);
     let open = loot.names();
-    for name in ["ssh", "another account", "ledger", "a job's log", "the person's refs", "home", "signal", "stop"] {
+    for name in ["ssh", "another account", "ledger", "a job's log", "the person's refs", "home", "signal"] {
         assert!(open.contains(name), "{name} is not open: {open:?}");
     }
 }

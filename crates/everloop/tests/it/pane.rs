@@ -178,7 +178,7 @@ fn no_server_is_started_inside_a_turn() {
     let agent = env.script("agent", &body);
     env.run(&["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0"]).exits(3);
     let said = std::fs::read_to_string(&said).expect("the agent wrote it");
-    assert!(said.contains("Permission denied") && said.contains("code 1"), "{said}");
+    assert!(said.contains("a turn may not do this") && said.contains("code 2"), "{said}");
     assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
 }
 

@@ -105,7 +105,7 @@ fn a_rule_of_a_person_holds_until_it_is_lifted() {
 fn the_only_machine_cannot_be_quarantined_and_an_agent_changes_nothing() {
     let env = world();
     env.run(&["run"]).ok();
-    let node = env.run(&["logs", "-n", "1000"]).ok().stdout;
+    let node = env.run(&["logs", "-v", "-n", "1000"]).ok().stdout;
     let node = node.split("node:").nth(1).and_then(|rest| rest.split([',', ' ']).next()).unwrap().to_owned();
     let refused = env.run(&["quarantine", "add", &format!("node:{node}"), "--why", "loud"]).exits(1);
     assert!(refused.stderr.contains("at most a third of the nodes"), "{}", refused.stderr);
