@@ -21,6 +21,8 @@ claude @anthropic-ai/claude-code@2.1.325 @anthropic-ai/claude-code-linux-$cpu/cl
 codex @openai/codex@0.166.0 @openai/codex-linux-$cpu/vendor/$triple/bin/codex
 gemini @google/gemini-cli@0.61.0 @google/gemini-cli/bundle/gemini.js
 opencode opencode-ai@1.18.33 opencode-linux-$cpu/bin/opencode
+copilot @github/copilot@1.0.102 @github/copilot-linux-$cpu/copilot
+qwen @qwen-code/qwen-code@0.15.10 @qwen-code/qwen-code/cli.js
 mcp-sdk @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/sdk/package.json
 mcp-client @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/client/package.json
 mcp-inspector @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/inspector/clients/launcher/build/index.js

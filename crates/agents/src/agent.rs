@@ -4,7 +4,7 @@
 //! - [`Order`] → [`invocation`] → [`Invocation`]: a turn as a command line
 //! - [`Reader`]: bytes of its output → [`AgentEvent`](everloop_core::stream::AgentEvent), one model
 //!   for all
-//! - `claude`, `codex`, `gemini`, `opencode`: the programs; `native`: everloop's own format;
+//! - `claude`, `codex`, `gemini`, `opencode`, `copilot`: the programs; `native`: everloop's own format;
 //!   `command`: everything else
 //! - [`otlp`]: the telemetry that a CLI sends while it works
 //! - `provider`: which vendor codex would connect to
@@ -17,6 +17,7 @@
 mod claude;
 mod codex;
 mod command;
+mod copilot;
 mod gemini;
 pub mod limits;
 mod lines;
@@ -26,17 +27,24 @@ pub mod otlp;
 pub mod probe;
 mod provider;
 mod reader;
-mod record;
+pub(crate) mod record;
 mod reset;
 mod rollout;
+mod steps;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use everloop_core::spec::{AgentKind, AgentSpec, Telemetry};
 
+pub(crate) use claude::usage_of as claude_usage;
+pub(crate) use codex::usage as codex_usage;
 pub use lines::LINE_CAP;
+pub(crate) use lines::{Lines, OutputLine};
 pub use native::pane_of;
-pub use reader::{ProcessEnd, Reader};
+pub(crate) use reader::zone_of;
+pub use reader::{ProcessEnd, Reader, Unsaid};
+pub use steps::TranscriptReader;
 
 /// How often a CLI may retry a failed request by itself. Enough for a short network failure;
 /// waiting that survives a restart is everloop's.
@@ -55,12 +63,16 @@ pub struct Order<'a> {
     /// What the turn may cost, in millionths of a dollar; used only by CLIs with a cap of their
     /// own.
     pub left_microusd: Option<u64>,
+    /// Tokens that the turn may use; used only by CLIs with a cap of their own.
+    pub left_tokens: Option<u64>,
     /// everloop's own program, which the agents `api` and `pane` are a part of.
     pub ours: &'a Path,
     /// Where those two keep state that outlives a turn.
     pub state_dir: &'a Path,
     /// The part of everloop's environment and of the account's variables that the CLI sees.
     pub env: &'a [(String, String)],
+    /// How long a question of the CLI may wait for a person.
+    pub answer_within: Duration,
     /// Where a CLI that has telemetry sends it.
     pub telemetry: Option<Receiver<'a>>,
 }
@@ -99,7 +111,8 @@ impl Invocation {
     /// The configured program, or the default one, with the prompt on its standard input.
     fn of(order: &Order<'_>, default_program: &str) -> Self {
         let program = order.agent.argv.first().map_or(default_program, String::as_str);
-        Self { argv: vec![program.to_owned()], env: Vec::new(), stdin: Some(order.prompt_file.to_owned()) }
+        let stdin = Some(order.prompt_file.to_owned());
+        Self { argv: vec![program.to_owned()], stdin, ..Self::default() }
     }
 
     fn arg(&mut self, arg: impl Into<String>) {
@@ -133,6 +146,8 @@ pub fn invocation(order: &Order<'_>) -> Invocation {
         AgentKind::Codex => codex::invocation(order),
         AgentKind::Gemini => gemini::invocation(order),
         AgentKind::Opencode => opencode::invocation(order),
+        AgentKind::Copilot => copilot::invocation(order),
+        AgentKind::Acp => native::acp(order),
         AgentKind::Api => native::api(order),
         AgentKind::Pane => native::pane(order),
     }

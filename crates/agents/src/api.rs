@@ -33,7 +33,7 @@ use everloop_core::stream::{AgentEvent, LimitClass, VendorLimit};
 use nix::sys::prctl;
 
 pub use get::{Got, get};
-pub use options::{ApiFormat, ApiTurnOptions, Prices, Timeouts};
+pub use options::{ApiFormat, ApiTurnOptions, Timeouts, usual_prices};
 
 use conversation::Conversation;
 use http::Client;

@@ -9,9 +9,12 @@
 
 use std::path::{Path, PathBuf};
 
+use everloop_core::isolation::{CommandAccess, Isolation, IsolationSpec};
 use everloop_core::outbound::tickets::Severity;
 use everloop_core::outbound::{Delivery, Undelivered};
 use tokio::sync::oneshot;
+
+use crate::short_command::ShortCommand;
 
 mod command;
 mod mail;
@@ -37,6 +40,16 @@ pub struct Receiver {
     pub ca_file: Option<PathBuf>,
     /// The folder of its command; the home folder of the user without one.
     pub dir: Option<PathBuf>,
+    /// What its command may reach.
+    pub access: ReceiverAccess,
+}
+
+/// What the configuration opens for the command of a receiver, and what it hides from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverAccess {
+    pub own: CommandAccess,
+    /// The mode of `[isolation]`, and the files with secrets of accounts.
+    pub around: IsolationSpec,
 }
 
 /// How a delivery is sent.
@@ -96,8 +109,25 @@ impl Channel {
 }
 
 impl Receiver {
-    /// Tries once to deliver, without blocking the thread of the caller.
-    pub async fn deliver(&self, delivery: &Delivery) -> Result<(), Undelivered> {
+    /// Whether a command delivers, and not everloop itself.
+    pub fn is_command(&self) -> bool {
+        let by_command = |mail: &Mail| matches!(mail.via, Via::Command(_));
+        match &self.channel {
+            Channel::Desktop | Channel::Command { .. } => true,
+            Channel::Mail(mail) => by_command(mail),
+            _ => false,
+        }
+    }
+
+    /// The folder that its command runs in.
+    pub fn folder(&self) -> PathBuf {
+        let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|dir| dir.is_dir());
+        self.dir.clone().or_else(home).unwrap_or_else(|| Path::new("/").to_owned())
+    }
+
+    /// Tries once to deliver, without blocking the thread of the caller. A command reaches what
+    /// `isolation` opens.
+    pub async fn deliver(&self, delivery: &Delivery, isolation: &Isolation) -> Result<(), Undelivered> {
         let json = || format!("{}\n", post::as_json(delivery));
         let (argv, input) = match &self.channel {
             Channel::Desktop => (desktop(delivery), json()),
@@ -110,9 +140,8 @@ impl Receiver {
             }
             _ => return in_a_thread(self.clone(), delivery.clone()).await,
         };
-        let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|dir| dir.is_dir());
-        let dir = self.dir.clone().or_else(home).unwrap_or_else(|| Path::new("/").to_owned());
-        command::run(&argv, &dir, &input).await
+        let dir = self.folder();
+        command::run(&ShortCommand { argv: &argv, dir: &dir, input: &input, isolation, within: command::WITHIN }).await
     }
 
     /// The same, while this thread waits.

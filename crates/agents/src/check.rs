@@ -20,8 +20,9 @@ use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict
 use everloop_core::spec::CheckSpec;
 use everloop_core::test_evidence::{self, Reading, Reference};
 use everloop_core::time::human;
+use tokio::task::JoinSet;
 
-use crate::environment::{Environment, Hidden};
+use crate::environment::{Environment, Hidden, Outside};
 use crate::job::{self, Errors, JobEnd, OutputCaps, ShimProgram, Spec, Stream};
 use crate::protect;
 
@@ -35,6 +36,9 @@ const READ_BYTES: u64 = CAPS.head_bytes + CAPS.tail_bytes;
 
 /// A check has nothing to save: SIGKILL follows SIGTERM soon.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Checks that run beside each other at a time; more would wait for the processors anyway.
+const BESIDE: usize = 8;
 
 /// Exit codes of a shell that did not find the program or could not run it.
 const CANNOT_START: [i32; 2] = [126, 127];
@@ -57,6 +61,8 @@ pub struct Checker {
     pub shim: ShimProgram,
     /// A folder for this loop's check jobs alone; its contents are cleared before every use.
     pub jobs: PathBuf,
+    /// The environment that they are given parts of.
+    pub outside: Outside,
     /// Names of variables that checks may see besides the allow list. Their values are redacted
     /// from the output.
     pub pass_env: Vec<String>,
@@ -88,16 +94,42 @@ struct Attempt {
 }
 
 impl Checker {
-    /// Runs all checks, one after the other.
+    /// Runs all checks: those that may run beside each other first, then the others one by one.
     pub async fn run(&self, question: Question<'_>) -> Result<Scoreboard, CheckError> {
         self.clear().await?;
-        let mut rows = Vec::new();
-        for (number, check) in question.checks.iter().enumerate() {
-            rows.push(self.judge(check, number, question).await?);
+        let mut rows = self.run_beside(question).await?;
+        for (number, check) in question.checks.iter().enumerate().filter(|(_, check)| !check.parallel) {
+            rows.push((number, self.judge(check, number, question).await?));
         }
+        rows.sort_by_key(|(number, _)| *number);
+        let rows = rows.into_iter().map(|(_, row)| row).collect();
         // The jobs have ended, so this does not wait.
         self.clear_now()?;
         Ok(Scoreboard(rows))
+    }
+
+    /// Runs the checks that may run beside each other, at most `BESIDE` at once.
+    async fn run_beside(&self, question: Question<'_>) -> Result<Vec<(usize, CheckResult)>, CheckError> {
+        let mut todo = question.checks.iter().enumerate().filter(|(_, check)| check.parallel);
+        let (mut running, mut rows) = (JoinSet::new(), Vec::new());
+        loop {
+            while running.len() < BESIDE
+                && let Some((number, check)) = todo.next()
+            {
+                let (checker, check, cwd) = (self.clone(), check.clone(), question.cwd.to_owned());
+                let (before, changed) = (question.before.cloned(), question.changed);
+                running.spawn(async move {
+                    let question = Question { checks: &[], cwd: &cwd, before: before.as_ref(), changed };
+                    Ok((number, checker.judge(&check, number, question).await?))
+                });
+            }
+            let Some(row) = running.join_next().await else { return Ok(rows) };
+            rows.push(
+                row.unwrap_or_else(|e| {
+                    Err(CheckError::Files { path: self.jobs.clone(), source: io::Error::other(e) })
+                })?,
+            );
+        }
     }
 
     /// Ends check jobs that an earlier supervisor left, and removes their output.
@@ -157,7 +189,7 @@ impl Checker {
             verdict,
             weight: check.weight,
             millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            output: output::tail(&shown),
+            output: output::both_ends(&shown),
             fingerprint,
             reference,
         })
@@ -212,7 +244,7 @@ impl Checker {
             ..Spec::new(argv, cwd)
         };
         job::prepare(dir, &spec)?;
-        let mut env = Environment::from_ours(&self.pass_env).hiding(&self.hide);
+        let mut env = Environment::from(&self.outside, &self.pass_env).hiding(&self.hide);
         if protect::judge_files([check.run.as_str()], cwd, Path::new("")).tests_go() {
             env = go::naming_tests(env);
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::sync::Arc;
 
 use crate::clock;
 use crate::job::HIDE_PREFIX;
@@ -46,6 +47,39 @@ impl fmt::Debug for Hidden {
     }
 }
 
+/// The environment that commands are given parts of: this process's own, or one that was brought.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Outside(Arc<BTreeMap<OsString, OsString>>);
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outside({} variables)", self.0.len())
+    }
+}
+
+impl Outside {
+    /// The environment of this process.
+    pub fn ours() -> Self {
+        std::env::vars_os().collect()
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsString> {
+        self.0.get(OsStr::new(name))
+    }
+
+    /// All variables, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<(OsString, OsString)> for Outside {
+    fn from_iter<I: IntoIterator<Item = (OsString, OsString)>>(variables: I) -> Self {
+        Self(Arc::new(variables.into_iter().collect()))
+    }
+}
+
 /// The variables of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -58,6 +92,11 @@ impl Environment {
     pub fn allowed(outside: impl IntoIterator<Item = (OsString, OsString)>, extra: &[String]) -> Self {
         let vars = outside.into_iter().filter(|(name, _)| is_allowed(name, extra)).collect();
         Self { vars }
+    }
+
+    /// The same, from an environment that is at hand.
+    pub fn from(outside: &Outside, extra: &[String]) -> Self {
+        Self::allowed(outside.iter().map(|(name, value)| (name.clone(), value.clone())), extra)
     }
 
     /// The same, from the environment of this process.

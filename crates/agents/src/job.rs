@@ -36,7 +36,7 @@ mod sample;
 mod shim;
 mod spec;
 mod tail;
-mod temporary;
+pub(crate) mod temporary;
 mod text;
 mod tree;
 pub mod turn_socket;

@@ -2,6 +2,7 @@
 //!
 //! - [`agent`]: the agent CLIs that everloop supports: how each is started, what its output means
 //! - [`job`]: one mechanism to run an agent, a check or a setup command without leaks
+//! - [`acp`]: a turn of a CLI that speaks the Agent Client Protocol
 //! - [`api`]: everloop's own agent, which calls a model's API without any CLI
 //! - [`environment`]: what such a command may see; [`redact`]: what its output must not show
 //! - [`isolation`]: what such a command may reach
@@ -12,9 +13,12 @@
 //! - [`monitor`]: whether something that a loop watches has changed
 //! - [`channel`]: one delivery to a person or program: Telegram, Slack, ntfy, SMS, mail, a webhook,
 //!   the desktop, a command
+//! - `short_command`: the commands of monitors and channels: isolated, bounded, without a job
 //! - `http_client`: the HTTP client of channels, of the API agent and of monitors
+//! - [`prices`]: list prices and context windows of models
 //! - [`process`]: identity of a process; [`clock`]: the clocks of this machine
 
+pub mod acp;
 pub mod agent;
 pub mod api;
 pub mod channel;
@@ -26,8 +30,10 @@ mod http_client;
 pub mod isolation;
 pub mod job;
 pub mod monitor;
+pub mod prices;
 pub mod process;
 pub mod protect;
 pub mod redact;
+mod short_command;
 pub mod tmux;
 pub mod workspace;

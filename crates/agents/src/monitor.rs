@@ -12,6 +12,7 @@ mod stream;
 
 use std::path::Path;
 
+use everloop_core::isolation::Isolation;
 use everloop_core::time::Time;
 use everloop_core::watch::{MonitorCursor, MonitorSpec, Target, WatchedContent};
 use sha2::{Digest, Sha256};
@@ -19,17 +20,38 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::api;
+use crate::redact::without_secrets;
 
 /// Characters kept of a response or of a command's output.
 const KEPT_CHARS: usize = 4_000;
 
-/// Probes once, in `dir`; `seen` is the state of the last probe.
-pub async fn look(monitor: &MonitorSpec, dir: &Path, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
-    let (dir, seen, within) = (dir.to_owned(), seen.cloned(), monitor.timeout);
+/// One probe of a monitor.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe<'a> {
+    pub monitor: &'a MonitorSpec,
+    /// The folder of the loop.
+    pub dir: &'a Path,
+    /// What its command may reach.
+    pub isolation: &'a Isolation,
+}
+
+/// Probes once; `seen` is the state of the last probe. What is found is kept, so secrets are removed
+/// from it.
+pub async fn look(of: Probe<'_>, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
+    let found = examine(of, seen).await.map_err(|why| without_secrets(&why))?;
+    let WatchedContent { cursor, summary, text } = found;
+    Ok(WatchedContent { cursor, summary: without_secrets(&summary), text: without_secrets(&text) })
+}
+
+/// What it finds, as it is.
+async fn examine(of: Probe<'_>, seen: Option<&MonitorCursor>) -> Result<WatchedContent, String> {
+    let monitor = of.monitor;
+    let (dir, seen, within) = (of.dir.to_owned(), seen.cloned(), monitor.timeout);
+    let probe = of;
     let of = monitor.target.of().to_owned();
     let slow = || format!("it took longer than {}", everloop_core::time::human(within));
     match &monitor.target {
-        Target::Command(run) => command::look(run, &dir, within).await,
+        Target::Command(run) => command::look(run, &probe).await,
         Target::File(_) => {
             let walk = spawn_blocking(move || file::look(&of, &dir, seen.as_ref(), within));
             walk.await.map_err(|e| e.to_string())?

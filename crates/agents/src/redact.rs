@@ -1,7 +1,14 @@
-//! Removes secrets from a stream of bytes, also when a secret is split over chunks. Does not decide
-//! what is a secret.
+//! Removes secrets from a stream of bytes, also when a secret is split over chunks: known values
+//! first, then what has the shape of a secret.
+//!
+//! - `shapes`: the keys of vendors and other forms, as data; `search`: how they are found
+
+mod search;
+mod shapes;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+
+use search::ShapeRedactor;
 
 /// Shorter values are words that occur by chance (`true`, `1234`); hiding them would only make
 /// output unreadable.
@@ -15,19 +22,45 @@ pub struct Secret {
     pub value: Vec<u8>,
 }
 
-/// Replaces secrets in a stream. Bytes that may be the beginning of one are held until the next
-/// chunk.
+/// Replaces secrets in a stream. Bytes that may belong to one whose end is not there yet are held
+/// until the next chunk.
 #[derive(Debug)]
 pub struct Redactor {
+    values: ValueRedactor,
+    shapes: ShapeRedactor,
+}
+
+impl Redactor {
+    /// A redactor for these secrets, too short ones left out, and for all known shapes.
+    pub fn new(secrets: &[Secret]) -> Self {
+        Self { values: ValueRedactor::new(secrets), shapes: ShapeRedactor::default() }
+    }
+
+    /// Takes the next chunk and returns what is certain.
+    pub fn push(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8])) {
+        let Self { values, shapes } = self;
+        values.push(piece, &mut |bytes| shapes.push(bytes, sink));
+    }
+
+    /// The stream is over: returns what was held back.
+    pub fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
+        let Self { values, shapes } = self;
+        values.finish(&mut |bytes| shapes.push(bytes, sink));
+        shapes.finish(sink);
+    }
+}
+
+/// Replaces known values.
+#[derive(Debug)]
+struct ValueRedactor {
     search: Option<AhoCorasick>,
     patterns: Vec<Vec<u8>>,
     labels: Vec<Vec<u8>>,
     held: Vec<u8>,
 }
 
-impl Redactor {
-    /// A redactor for these secrets; too short ones are left out.
-    pub fn new(secrets: &[Secret]) -> Self {
+impl ValueRedactor {
+    fn new(secrets: &[Secret]) -> Self {
         let mut patterns = Vec::new();
         let mut labels = Vec::new();
         for secret in secrets {
@@ -44,8 +77,7 @@ impl Redactor {
         Self { search, patterns, labels, held: Vec::new() }
     }
 
-    /// Takes the next chunk and returns what is certain.
-    pub fn push(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8])) {
+    fn push(&mut self, piece: &[u8], sink: &mut impl FnMut(&[u8])) {
         let Some(search) = &self.search else {
             if self.patterns.is_empty() {
                 sink(piece);
@@ -64,8 +96,7 @@ impl Redactor {
         self.held = text;
     }
 
-    /// The stream is over: returns what was held back.
-    pub fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
+    fn finish(&mut self, sink: &mut impl FnMut(&[u8])) {
         let text = std::mem::take(&mut self.held);
         if let Some(search) = &self.search {
             let done = pass(search, &self.labels, (&text, text.len()), sink);
@@ -81,6 +112,11 @@ pub fn redact(secrets: &[Secret], text: &[u8]) -> Vec<u8> {
     redactor.push(text, &mut |bytes| out.extend_from_slice(bytes));
     redactor.finish(&mut |bytes| out.extend_from_slice(bytes));
     out
+}
+
+/// A text without what has the shape of a secret: for what is kept and came from no account.
+pub fn without_secrets(text: &str) -> String {
+    String::from_utf8_lossy(&redact(&[], text.as_bytes())).into_owned()
 }
 
 /// The value as it is, and as it appears inside a JSON string.
@@ -125,43 +161,4 @@ fn pass(search: &AhoCorasick, labels: &[Vec<u8>], part: (&[u8], usize), sink: &m
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn secret(name: &str, value: &str) -> Secret {
-        Secret { name: name.to_owned(), value: value.as_bytes().to_vec() }
-    }
-
-    fn stream(secrets: &[Secret], pieces: &[&[u8]]) -> String {
-        let mut redactor = Redactor::new(secrets);
-        let mut out = Vec::new();
-        for piece in pieces {
-            redactor.push(piece, &mut |b| out.extend_from_slice(b));
-        }
-        redactor.finish(&mut |b| out.extend_from_slice(b));
-        String::from_utf8_lossy(&out).into_owned()
-    }
-
-    #[test]
-    fn a_secret_is_found_wherever_it_is_cut() {
-        let secrets = [secret("KEY", "sk-abcabcd"), secret("LONG", "sk-abcabcd-and-more")];
-        let text = b"x sk-abcabc sk-abcabcd y sk-abcabcd-and-more zsk-abcabcd-and-mor";
-        let whole = "x sk-abcabc [redacted:KEY] y [redacted:LONG] z[redacted:KEY]-and-mor";
-        for a in 0..text.len() {
-            for b in a..text.len() {
-                assert_eq!(stream(&secrets, &[&text[..a], &text[a..b], &text[b..]]), whole, "cut at {a} and {b}");
-            }
-        }
-        let single: Vec<&[u8]> = text.chunks(1).collect();
-        assert_eq!(stream(&secrets, &single), whole);
-    }
-
-    #[test]
-    fn short_values_stay_and_quoted_ones_go() {
-        let secrets = [secret("SHORT", "12345"), secret("PEM", "line \"one\"\nline two\n")];
-        assert_eq!(redact(&secrets, b"12345"), b"12345");
-        let json = br#"{"x":"line \"one\"\nline two"}"#;
-        assert_eq!(redact(&secrets, json), br#"{"x":"[redacted:PEM]"}"#);
-        assert_eq!(redact(&[], b"\0\xff"), b"\0\xff");
-    }
-}
+mod tests;

@@ -7,7 +7,8 @@
 //! only ever kept under `refs/everloop/<loop>/`; the person's branch moves in one place, [`land`],
 //! forward only, and only when no file of the person is in the way.
 //!
-//! - [`project_folder`]: the kind of the person's folder; [`refs`]: names of everloop's refs
+//! - [`project_folder`]: the kind of the person's folder; [`survey`]: what of it is in no commit;
+//!   [`refs`]: names of everloop's refs
 //! - [`rules`]: the git settings of a loop; [`own_git`]: everloop's git folder; [`locks`]: stale
 //!   locks in it
 //! - [`checkouts`]: all of a loop; [`clone`]: the agent's `.git`; [`old_worktree`]: of earlier
@@ -18,7 +19,9 @@
 //! - [`judge`]: what a turn may not change, and the person's version of it;
 //!   [`verify`]: where checks run; [`sweep`]: exactly a commit again; [`index`]: git's index
 //! - [`diff`]: what differs between two commits, and what a loop's work changes
-//! - [`merge`]: joining two lines; [`land`]: onto the target, once
+//! - [`merge`]: joining two lines; [`land`]: onto the target, once; [`take`]: to the person, at a
+//!   person's word
+//! - [`forget`]: what a loop leaves in the person's repository, and its removal
 //! - [`remote`]: a repository that many nodes share
 //! - [`in_place`]: without git; [`files`]: small operations on files
 
@@ -27,6 +30,7 @@ mod clone;
 mod diff;
 mod files;
 mod fingerprint;
+mod forget;
 mod gather;
 mod in_place;
 mod index;
@@ -41,7 +45,9 @@ mod refs;
 mod remote;
 mod rules;
 mod snapshot;
+mod survey;
 mod sweep;
+mod take;
 mod tree;
 mod turn;
 mod verify;
@@ -50,16 +56,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use everloop_core::action::Integration;
+use everloop_core::commit_message::WorkDone;
 use everloop_core::event::Integrated;
 use everloop_core::ids::{Fence, LoopId, TaskId, TurnId};
-use everloop_core::spec::{Origin, WorkspaceMode, WorkspaceSpec};
+use everloop_core::spec::{CommitAuthor, Origin, WorkspaceMode, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
 pub use diff::{FileDiff, WorkDiff};
+pub use files::remove_apart;
+pub use forget::{LoopRefs, remove_loop_refs};
 pub use in_place::fingerprint;
 pub use project_folder::{HeadState, ProjectFolder, Repository, discover};
 pub use refs::result as result_ref;
-pub use remote::{Joining, Pushed, Remote, address_of, remote_branch};
+pub use remote::{Joining, Pushed, Remote, address_of, remote_branch, remove_refs};
+pub use survey::{Survey, survey};
+pub use take::{TakeRefusal, TakeRequest, TakenWork, start_of, take, take_as_branch};
 
 use crate::git;
 use crate::protect::{self, Globs};
@@ -153,11 +164,21 @@ pub struct CommitMeta<'a> {
     pub task: &'a TaskId,
     /// The fence of the lease on the task.
     pub fence: Fence,
-    /// First line of the commit message; data, reduced to one line.
-    pub subject: &'a str,
+    /// What was done, as far as it is known; data. The agent's own commits and the changed files
+    /// are added when the commit is made.
+    pub done: WorkDone<'a>,
+    /// For the body; empty for none.
+    pub goal: &'a str,
+    pub author: &'a CommitAuthor,
 }
 
-impl CommitMeta<'_> {
+impl<'a> CommitMeta<'a> {
+    /// A commit of everloop with this first line.
+    pub fn new(task: &'a TaskId, fence: Fence, subject: &'a str) -> Self {
+        let done = WorkDone { summary: subject, ..WorkDone::default() };
+        Self { task, fence, done, goal: "", author: &CommitAuthor::Everloop }
+    }
+
     /// The turn that did the work.
     pub fn turn(&self) -> TurnId {
         TurnId::of(self.task, self.fence)

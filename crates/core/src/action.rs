@@ -65,6 +65,8 @@ pub enum Input {
     Baselined {
         /// The scoreboard and the commit it belongs to, or why the checks could not run.
         result: Result<(Scoreboard, Option<String>), String>,
+        /// What a person should know about these results; sentences.
+        notes: Vec<String>,
     },
     /// The agent's process ended.
     Exited { turn: TurnId, exit: Exit },
@@ -137,6 +139,8 @@ pub enum LoopCommand {
         /// Stop the running agent too.
         now: bool,
     },
+    /// Go on without a terminal.
+    Detach,
     /// A message for the next turn.
     Steer {
         message: String,
@@ -148,4 +152,9 @@ pub enum LoopCommand {
     Reconfigure { spec: Box<crate::spec::LoopSpec> },
     /// Decide again now: a wait of a rhythm ends, a wait of the guard does not.
     Wake,
+    /// A person has the work: it waits for nothing any more.
+    Taken {
+        /// The commit that holds the work.
+        commit: String,
+    },
 }

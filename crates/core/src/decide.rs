@@ -40,6 +40,10 @@ pub struct Context<'a> {
     pub lease: Duration,
     /// The supervisor shuts down: start nothing.
     pub draining: bool,
+    /// A `run` waits for this loop, or did when this supervisor began with it.
+    pub attended: bool,
+    /// Variables of the `run` that the loop was started with, and that this supervisor does not have.
+    pub missing: Vec<String>,
     /// The loop's current task; `None` when it cannot be taken again (a person ended or blocked
     /// it).
     pub current_task: Option<Ready>,
@@ -120,7 +124,7 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
             step.recovering = true;
             step.recovered(found);
         }
-        Input::Baselined { result } => step.baselined(result),
+        Input::Baselined { result, notes } => step.baselined(result, notes),
         Input::Exited { turn, exit } => step.exited(turn, exit),
         Input::Vanished { turn } => step.vanished(turn),
         Input::Evidence { turn, sample } => step.evidence(turn, sample),
@@ -197,7 +201,7 @@ impl<'a> Step<'a> {
 
     /// One ticket per cause: opened once, reported once.
     fn ticket(&mut self, key: String, text: String) {
-        if self.state().tickets.contains(&key) && !crate::planted::is(crate::planted::Bug::TicketEveryTime) {
+        if self.state().people.tickets.contains(&key) && !crate::planted::is(crate::planted::Bug::TicketEveryTime) {
             return;
         }
         self.out.ops.push(Op::OpenTicket {
@@ -210,7 +214,7 @@ impl<'a> Step<'a> {
     }
 
     fn close_ticket(&mut self, key: &str, answer: &str) {
-        if self.state().tickets.iter().any(|k| k == key) {
+        if self.state().people.tickets.iter().any(|k| k == key) {
             self.out.ops.push(Op::CloseTicket { key: key.to_owned(), answer: answer.to_owned() });
             self.emit(Event::TicketClosed { key: key.to_owned() });
         }
@@ -236,6 +240,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
             };
             guards.iter().filter(learns).map(|(s, _)| s.clone()).collect()
         }
+        Event::CliStarted { scopes, .. } => scopes.clone(),
         Event::Cooldown { scope, .. }
         | Event::Limited { scope, .. }
         | Event::Backoff { scope, .. }
@@ -247,19 +252,25 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::Baselined { .. }
         | Event::Waiting { .. }
         | Event::AgentSwitched { .. }
+        | Event::AgentRefused { .. }
+        | Event::PriceUnknown { .. }
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
         | Event::TurnReturned { .. }
+        | Event::Attached { .. }
+        | Event::Detached { .. }
         | Event::Woken { .. }
         | Event::Paused { .. }
         | Event::Resumed { .. }
         | Event::StopAsked { .. }
         | Event::Steered { .. }
+        | Event::WorkTaken { .. }
         | Event::Stopping { .. }
         | Event::Noticed { .. }
         | Event::StrategyChanged { .. }
         | Event::TicketOpened { .. }
         | Event::TicketClosed { .. }
+        | Event::Forgotten
         | Event::Ended { .. }
         | Event::Recovered { .. }
         | Event::InSession { .. }

@@ -17,7 +17,7 @@ use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 8;
+pub const EVENT_VERSION: u32 = 9;
 
 /// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +67,16 @@ pub enum Event {
         /// What holds the previous one, or that the preferred one is free again.
         reason: Reason,
     },
+    /// The vendor refused an agent's request itself (an unknown model, a bad parameter): the agent
+    /// starts again only after a person changed or resumed something.
+    AgentRefused {
+        agent: String,
+        account: String,
+        /// The refusal as the CLI reported it.
+        limit: VendorLimit,
+    },
+    /// An agent reports tokens without dollars, and no price is known for its model.
+    PriceUnknown { agent: String, model: String },
     /// The agent's process ended.
     TurnExited { turn: TurnId, exit: Exit },
     /// The work was inspected and the checks were run on it.
@@ -84,6 +94,10 @@ pub enum Event {
         /// How the work reached the target branch, if it did.
         integrated: Option<Integrated>,
     },
+    /// The loop belongs to a `run` in a terminal: without one, no turn starts.
+    Attached { by: String },
+    /// The loop goes on without a terminal.
+    Detached { by: String },
     /// A person or a signal made the loop decide again.
     Woken { by: String },
     /// No turn starts until resumed, or until a time.
@@ -121,6 +135,12 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Trust::is_operator")]
         trust: Trust,
     },
+    /// A person brought the work of the loop to the branch or the folder.
+    WorkTaken {
+        by: String,
+        /// The commit that holds the work.
+        commit: String,
+    },
     /// The running turn is being stopped.
     Stopping { turn: TurnId, cause: StopCause },
     /// Frosty cools the scope down.
@@ -142,6 +162,15 @@ pub enum Event {
     },
     /// A person ended a delay that an agent requested.
     DelayLifted { scope: Scope, by: String },
+    /// A CLI was started beside the turns: a session of a person, or by a command in a turn.
+    CliStarted {
+        /// All scopes in which it counts as a start.
+        scopes: Vec<Scope>,
+        /// `claude`, `codex`, `gemini`, `opencode`.
+        agent: String,
+        /// The session, or the turn.
+        by: String,
+    },
     /// The vendor does not serve an account now.
     Limited {
         scope: Scope,
@@ -187,6 +216,8 @@ pub enum Event {
     },
     /// The cause of a ticket is gone.
     TicketClosed { key: String },
+    /// A loop that was over is no longer stored, nor are its tasks; its records stay.
+    Forgotten,
     /// The loop is over; it can be resumed unless it reached its goal.
     Ended { ending: LoopEnd },
     /// The supervisor restarted and found the turn in this state.
@@ -278,24 +309,49 @@ impl Exit {
         ended && said && self.spawn_error.is_none()
     }
 
+    /// What the agent said last: its stream's last text, or the end of a plain command's output.
+    pub fn last_words(&self) -> &str {
+        self.report.as_ref().map_or(self.tail.as_str(), |report| &report.last_text)
+    }
+
     /// The limit that ended it.
     pub fn limit(&self) -> Option<&VendorLimit> {
-        if self.ok() { None } else { self.report.as_ref()?.limit.as_ref() }
+        let report = self.report.as_ref().filter(|_| !self.ok())?;
+        match self.stopped {
+            Some(StopCause::Announced) => report.announced.as_ref().or(report.limit.as_ref()),
+            _ => report.limit.as_ref(),
+        }
     }
 
     /// `exit 1`, `signal 9`, `could not start: …`, `stopped: …`.
     pub fn describe(&self) -> String {
         // A process that lingered after its final record did not end because it was stopped.
-        if let (Some(limit), None | Some(StopCause::Lingers)) = (self.limit(), self.stopped) {
+        let limit = self.limit().filter(|l| l.class != LimitClass::Request);
+        if let (Some(limit), None | Some(StopCause::Lingers | StopCause::Announced)) = (limit, self.stopped) {
             return format!("limit ({}): {}", limit.class, limit.text);
         }
         match (&self.spawn_error, self.stopped, self.signal, self.code) {
             (Some(e), _, _, _) => format!("could not start: {e}"),
             (_, Some(cause), _, _) => format!("stopped: {}", cause.describe()),
-            (_, _, Some(s), _) => format!("signal {s}"),
-            (_, _, _, Some(0)) if !self.ok() => "exit 0 without a final record".to_owned(),
-            (_, _, _, Some(c)) => format!("exit {c}"),
+            (_, _, Some(s), _) => self.explained(format!("signal {s}")),
+            (_, _, _, Some(0)) if !self.ok() => match self.error() {
+                Some(error) => format!("exit 0: {error}"),
+                None => "exit 0 without a final record".to_owned(),
+            },
+            (_, _, _, Some(c)) => self.explained(format!("exit {c}")),
             (None, None, None, None) => "ended without a trace".to_owned(),
+        }
+    }
+
+    /// The CLI's own sentence about its failure.
+    pub fn error(&self) -> Option<&str> {
+        if self.ok() { None } else { self.report.as_ref()?.error.as_deref() }
+    }
+
+    fn explained(&self, how: String) -> String {
+        match self.error() {
+            Some(error) => format!("{how}: {error}"),
+            None => how,
         }
     }
 }
@@ -314,6 +370,10 @@ pub enum StopCause {
     NoDiff,
     /// The agent finished and its process did not end.
     Lingers,
+    /// The loop's budget was used up within the turn.
+    Budget,
+    /// The CLI announced that it waits long for the vendor, which everloop does without it.
+    Announced,
     /// A person stopped it.
     Person,
     /// The supervisor shut down.
@@ -329,6 +389,8 @@ impl StopCause {
             StopCause::Spinning => "it did the same again and again",
             StopCause::NoDiff => "it went on for long and changed nothing",
             StopCause::Lingers => "it had finished and did not end",
+            StopCause::Budget => "the budget was used up",
+            StopCause::Announced => "it announced a long wait for its vendor",
             StopCause::Person => "by a person",
             StopCause::Shutdown => "the supervisor went down",
         }
@@ -444,8 +506,11 @@ impl Outcome {
 pub struct Settled {
     /// Actual usage; replaces the reservation.
     pub spend: Spend,
-    /// The figures are an estimate of everloop, not the agent's report.
+    /// A figure is an estimate of everloop, not the agent's report.
     pub estimated: bool,
+    /// The estimate concerns dollars only: the agent reported the tokens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tokens_exact: bool,
     pub failed: bool,
     /// It failed soon after its start.
     pub died_young: bool,
@@ -503,6 +568,15 @@ impl Pattern {
             Pattern::PingPong => "ping-pong between two states",
             Pattern::Stagnation => "no progress",
         }
+    }
+}
+
+/// The bound that ended a loop, as a fragment about the loop.
+pub fn used_up(bound: &str) -> String {
+    match bound {
+        "deadline" => "deadline has passed".to_owned(),
+        "time" => "time is used up".to_owned(),
+        bound => format!("{bound} are used up"),
     }
 }
 

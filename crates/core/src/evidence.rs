@@ -14,6 +14,9 @@ use crate::spec::GuardSpec;
 /// Past a phase's soft limit, this long without any other sign of life means stuck.
 const NO_EVIDENCE: Duration = Duration::from_secs(60);
 
+/// A shorter announced wait is left to the CLI.
+const LEFT_TO_CLI: Duration = Duration::from_secs(60);
+
 /// Observation of a running turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
@@ -48,6 +51,8 @@ pub enum Health {
     NoDiff,
     /// The agent finished and its process does not end.
     Lingers,
+    /// The CLI waits long for its vendor, and announced it.
+    Announced,
     OverWall,
 }
 
@@ -68,10 +73,19 @@ pub fn health(sample: &Sample, spec: &GuardSpec, usual: &Gaps) -> Health {
     if spec.phases.no_diff.is_some_and(|most| phase_liveness.barren > most) {
         return Health::NoDiff;
     }
+    let announced = Duration::from_millis(phase_liveness.allowed_ms.unwrap_or(0));
+    if phase_liveness.doing == Doing::Retry && announced >= LEFT_TO_CLI {
+        return Health::Announced;
+    }
     let Some(limit) = usual.limit(phase_liveness, &spec.phases) else { return Health::Asking };
     let dead = sample.silent >= NO_EVIDENCE.min(limit.soft);
     if phase_liveness.quiet > limit.hard + stretch || phase_liveness.quiet > limit.soft + stretch && dead {
-        return if phase_liveness.doing == Doing::AfterResult { Health::Lingers } else { Health::Stuck };
+        return match phase_liveness.doing {
+            Doing::AfterResult | Doing::Background => Health::Lingers,
+            // Silence after an announced retry is that wait, of unknown length.
+            Doing::Retry if phase_liveness.limited => Health::Announced,
+            _ => Health::Stuck,
+        };
     }
     Health::Healthy
 }
@@ -115,6 +129,26 @@ mod tests {
         assert_eq!(ask(&sample(Doing::Model, 901, 5)), Health::Stuck, "past the hard limit");
         assert_eq!(ask(&sample(Doing::AfterResult, 11, 11)), Health::Lingers);
         assert_eq!(ask(&sample(Doing::Asking, 1, 1)), Health::Asking);
+    }
+
+    #[test]
+    fn an_announced_wait_is_no_silence() {
+        let sample = |allowed_ms, quiet, limited| Sample {
+            running: secs(quiet),
+            silent: secs(quiet),
+            phase_liveness: Some(PhaseLiveness {
+                doing: Doing::Retry,
+                quiet: secs(quiet),
+                allowed_ms,
+                limited,
+                ..PhaseLiveness::default()
+            }),
+            ..Sample::default()
+        };
+        assert_eq!(ask(&sample(Some(600_000), 1, true)), Health::Announced, "at once");
+        assert_eq!(ask(&sample(Some(20_000), 19, true)), Health::Healthy, "the CLI does it by itself");
+        assert_eq!(ask(&sample(Some(0), 61, true)), Health::Announced, "of unknown length");
+        assert_eq!(ask(&sample(Some(0), 61, false)), Health::Stuck, "no vendor is behind it");
     }
 
     #[test]

@@ -112,6 +112,13 @@ pub struct Permit {
     pub bucket: Option<Bucket>,
 }
 
+impl Permit {
+    /// The scope of the account that is charged.
+    pub fn account(&self) -> Option<&Scope> {
+        self.scopes.iter().find(|scope| matches!(scope, Scope::Account(_)))
+    }
+}
+
 /// Answer to a permit request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermitDecision {

@@ -17,6 +17,11 @@ pub const SESSION_VERSION: u32 = 1;
 pub const SESSION: &str = "session";
 /// Kind of the documents that hold handoffs.
 pub const HANDOFF: &str = "handoff";
+/// The key of a session's handoff begins with this; all others are those of folders.
+pub const OF_SESSION: &str = "session:";
+/// For how long records of sessions and handoffs are kept after they were last written. What a
+/// folder's next session is to read stays as long as the folder does.
+pub const RECORD_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How long a verdict on the same tree stays valid: a check may also read things outside of the
 /// tree.
@@ -76,9 +81,22 @@ pub struct HookSession {
     /// Fingerprint of the reason that was given with the latest hold.
     #[serde(default)]
     pub reason: Option<u64>,
+    /// A stop was refused; whether the session went on shows at its next hook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedToGoOn>,
     /// Latest decision and its time.
     #[serde(default)]
     pub last: Option<(Time, SessionAct)>,
+}
+
+/// A refused stop that the session did not react to yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedToGoOn {
+    pub at: Time,
+    /// Holds in a row, with this one.
+    pub holds: u32,
+    /// Checks that do not pass.
+    pub failing: Vec<String>,
 }
 
 /// Verdict of the checks on a tree.
@@ -106,10 +124,15 @@ pub enum SessionAct {
         /// Capped, without secrets.
         text: String,
     },
-    /// A stop was refused.
+    /// A stop was refused, and the session went on.
     Held {
         /// Holds in a row.
         holds: u32,
+        /// Checks that do not pass.
+        failing: Vec<String>,
+    },
+    /// A stop was refused, and the session ended all the same.
+    NotHeld {
         /// Checks that do not pass.
         failing: Vec<String>,
     },
@@ -236,9 +259,26 @@ impl HookSession {
         StopDecision::Hold
     }
 
-    /// Records the reason that was given with a hold.
-    pub fn held_with(&mut self, reason: &str) {
+    /// Records a refused stop and its reason.
+    pub fn ask_to_go_on(&mut self, failing: Vec<String>, reason: &str, now: Time) {
         self.reason = Some(words(reason));
+        self.asked = Some(AskedToGoOn { at: now, holds: self.holds, failing });
+    }
+
+    /// The session shows a sign of life after a refused stop: only now it was held.
+    pub fn went_on(&mut self, now: Time) -> Option<SessionAct> {
+        let AskedToGoOn { holds, failing, .. } = self.asked.take()?;
+        let held = SessionAct::Held { holds, failing };
+        self.last = Some((now, held.clone()));
+        Some(held)
+    }
+
+    /// The session ended after a refused stop, or waits for its next prompt.
+    pub fn did_not_go_on(&mut self, now: Time) -> Option<SessionAct> {
+        let AskedToGoOn { failing, .. } = self.asked.take()?;
+        let not_held = SessionAct::NotHeld { failing };
+        self.last = Some((now, not_held.clone()));
+        Some(not_held)
     }
 
     /// Whether a prompt only repeats the reason of the latest hold: Gemini reports both to its
@@ -388,6 +428,18 @@ mod tests {
     }
 
     #[test]
+    fn it_was_held_only_if_it_went_on() {
+        let (mut session, rules) = (HookSession::default(), Rules::default());
+        assert_eq!(session.judged(board(false), None, &rules, NOW), StopDecision::Hold);
+        session.ask_to_go_on(vec!["a".into()], "go on", NOW);
+        assert_eq!(session.last, None, "nothing is known yet");
+        assert_eq!(session.went_on(NOW), Some(SessionAct::Held { holds: 1, failing: vec!["a".into()] }));
+        assert_eq!((session.went_on(NOW), session.did_not_go_on(NOW)), (None, None), "it is told once");
+        session.ask_to_go_on(vec!["a".into()], "go on", NOW);
+        assert_eq!(session.did_not_go_on(NOW), Some(SessionAct::NotHeld { failing: vec!["a".into()] }));
+    }
+
+    #[test]
     fn what_waits_or_is_held_may_stop_unasked() {
         let (mut session, rules) = (HookSession::default(), Rules::default());
         let pending = ["build".to_owned()];
@@ -408,7 +460,7 @@ mod tests {
     fn its_own_reason_is_no_word_of_a_person() {
         let mut session = HookSession::default();
         assert!(!session.echoes("") && !session.echoes("go on"));
-        session.held_with("everloop: not yet\n> it fails\n");
+        session.ask_to_go_on(Vec::new(), "everloop: not yet\n> it fails\n", NOW);
         assert!(session.echoes("everloop: not yet\r\n> it fails") && !session.echoes("everloop: not yet"));
     }
 

@@ -24,7 +24,7 @@ use crate::event::{Event, Outcome};
 use crate::ids::{NodeId, TurnId};
 use crate::op::Op;
 use crate::reason::Reason;
-use crate::spec::{AgentKind, AgentSpec};
+use crate::spec::{AgentKind, AgentSpec, DEFAULT_ACCOUNT};
 use crate::stream::LimitClass;
 use crate::time::Time;
 
@@ -97,6 +97,14 @@ impl Subject {
     /// Creates a subject; a long name is cut.
     pub fn new(dimension: Dimension, name: &str) -> Self {
         Self { dimension, name: name.chars().take(NAME_CHARS).collect() }
+    }
+
+    /// Whether a rule about this subject is one about the other. The default accounts of all kinds
+    /// of agents have a name in common.
+    pub fn covers(&self, other: &Subject) -> bool {
+        let is_default = self.dimension == Dimension::Account && self.name == DEFAULT_ACCOUNT;
+        let below = || other.name.split_once('/').is_some_and(|(name, _)| name == DEFAULT_ACCOUNT);
+        self == other || is_default && other.dimension == Dimension::Account && below()
     }
 }
 
@@ -199,8 +207,8 @@ pub struct ObservedOutcome {
 pub fn subjects(node: &NodeId, agent: &AgentSpec, kind: Option<&str>) -> Vec<Subject> {
     let mut all = vec![
         Subject::new(Dimension::Node, node.as_str()),
-        Subject::new(Dimension::Account, &agent.account),
-        Subject::new(Dimension::Agent, &agent.name),
+        Subject::new(Dimension::Account, &agent.guard_account()),
+        Subject::new(Dimension::Agent, agent.subject()),
     ];
     if let (AgentKind::Pane, Some(pane)) = (agent.kind, agent.argv.get(1).or(agent.argv.first())) {
         all.push(Subject::new(Dimension::Pane, pane));

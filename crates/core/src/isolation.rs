@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::planted::{self, Bug};
 use crate::spec::AgentKind;
 
+pub mod advice;
 pub mod places;
 
 /// By which means commands are isolated.
@@ -145,6 +146,55 @@ pub enum CommandKind {
     },
     Check,
     Setup,
+    /// The command of a monitor: it looks and changes nothing.
+    Probe,
+    /// The command of a notifier, a mailbox or a tracker.
+    Delivery,
+}
+
+impl CommandKind {
+    /// Whether it works in its folder, or only runs there.
+    fn writes_its_folder(&self) -> bool {
+        match self {
+            CommandKind::Turn { .. } | CommandKind::Check | CommandKind::Setup => true,
+            CommandKind::Probe | CommandKind::Delivery => false,
+        }
+    }
+}
+
+/// What a person opens for one command of a monitor, a notifier, a mailbox or a tracker, in the
+/// section that names it. Paths are written as in [`IsolationSpec`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandAccess {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub readable: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub writable: Vec<String>,
+    /// Without it, the mode of `[isolation]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<IsolationMode>,
+}
+
+impl CommandAccess {
+    /// Whether nothing was configured.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The rules for this command, in place of those of a loop. Its paths are its own: what is
+    /// opened for turns and checks is not opened for it, and the reverse.
+    pub fn spec(&self, around: &IsolationSpec) -> IsolationSpec {
+        IsolationSpec {
+            mode: self.mode.unwrap_or(around.mode),
+            readable: self.readable.clone(),
+            unreadable: around.unreadable.clone(),
+            writable: self.writable.clone(),
+            caches: false,
+            container: around.container.clone(),
+            ..IsolationSpec::default()
+        }
+    }
 }
 
 /// The places of this machine that concern one command.
@@ -190,7 +240,7 @@ impl Isolation {
         let wanted = expand(&spec.readable);
         let clis = match kind {
             CommandKind::Turn { clis, .. } => clis.as_slice(),
-            CommandKind::Check | CommandKind::Setup => &[],
+            CommandKind::Check | CommandKind::Setup | CommandKind::Probe | CommandKind::Delivery => &[],
         };
         let mut hidden = vec![at.state.to_owned()];
         hidden.extend(places::SECRETS.iter().map(|path| at_home(path, at.home)));
@@ -204,14 +254,19 @@ impl Isolation {
         if planted::is(Bug::StateReadable) {
             hidden.retain(|path| path != at.state);
         }
+        if planted::is(Bug::OwnCommandsOpen) && !kind.writes_its_folder() {
+            hidden.clear();
+        }
         if planted::is(Bug::SecretsReadable) {
             hidden.retain(|path| path == at.state);
         }
         // A rule holds for a whole tree: with a hidden file in it, the folder of the command itself
         // could take no new file.
-        hidden.retain(|path| path == at.state || !path.starts_with(at.folder));
-        let mut writable = vec![at.folder.to_owned()];
-        writable.extend(at.own_writable.iter().cloned());
+        let mut writable = at.own_writable.clone();
+        if kind.writes_its_folder() {
+            hidden.retain(|path| path == at.state || !path.starts_with(at.folder));
+            writable.push(at.folder.to_owned());
+        }
         writable.extend(expand(&spec.writable));
         if spec.caches {
             writable.extend(places::CACHES.iter().map(|cache| cache.path(at)));
@@ -250,7 +305,9 @@ fn network(kind: &CommandKind, spec: &IsolationSpec) -> NetworkAccess {
         _ if planted::is(Bug::NetworkOpen) => NetworkAccess::Open,
         CommandKind::Turn { agent: AgentKind::Command, clis } if clis.is_empty() => spec.agent_network,
         CommandKind::Check => spec.check_network,
-        CommandKind::Turn { .. } | CommandKind::Setup => NetworkAccess::Open,
+        CommandKind::Turn { .. } | CommandKind::Setup | CommandKind::Probe | CommandKind::Delivery => {
+            NetworkAccess::Open
+        }
     }
 }
 

@@ -18,13 +18,16 @@
 //! - [`scoreboard`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: which tasks an agent may put on the board
 //! - [`completion`]: signs of completion, as signals
-//! - [`judge`]: the result of a finished turn
+//! - [`judge`]: the result of a finished turn; [`commit_message`]: the message of its commit
 //! - [`judge_files`]: the files that decide a check, which no turn may change
 //! - [`test_evidence`]: whether the output of a passed check shows that its tests ran
 //! - [`evidence`]: slow, stuck or healthy
 //! - [`correlated_stalls`]: correlated stalls, which point to the node itself
+//! - [`pane`]: whether the CLI in a pane began to work by itself
+//! - [`permission`]: what a CLI wants to be allowed, and what a person's answer covers
 //! - [`phase`]: the phase of an agent with a stream, and whether it is stuck or spinning
-//! - [`stream`]: the records of every agent's CLI in one model
+//! - [`stream`]: the records of every agent's CLI in one model; [`transcript`]: the same as steps
+//!   for people
 //! - [`telemetry`]: usage from a CLI's telemetry, as a second source
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
@@ -34,6 +37,7 @@
 //! - [`journal`]: records with checksums
 
 pub mod action;
+pub mod commit_message;
 pub mod completion;
 pub mod correlated_stalls;
 pub mod decide;
@@ -56,8 +60,11 @@ pub mod mesh;
 pub mod op;
 pub mod outbound;
 pub mod pacing;
+pub mod pane;
+pub mod permission;
 pub mod phase;
 pub mod planted;
+pub mod prices;
 pub mod prompt;
 pub mod raise;
 pub mod reason;
@@ -69,5 +76,6 @@ pub mod stream;
 pub mod telemetry;
 pub mod test_evidence;
 pub mod time;
+pub mod transcript;
 pub mod watch;
 pub mod why;

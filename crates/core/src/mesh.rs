@@ -7,8 +7,11 @@
 //! - [`node`]: the order of a node's steps, run by the product and by the simulator
 //! - [`budget`]: what a loop may use, over all nodes
 //! - [`offline`]: what a node does while the hub is unreachable
+//! - [`clock_offset`]: how far the hub's clock is ahead of a node's
 //! - [`leader_lease`]: for how long a node may regard itself as the leader
 //! - [`reconcile`]: tasks that no loop looks after, and silent nodes
+//! - [`rights`]: what the login of a node may write
+//! - [`why`]: the rule that decides about a loop now, for people
 //! - [`keys`]: signatures of loops and reports, and the keys that a node trusts
 //!
 //! Each check that fails becomes a task. The node that takes it works on it as on a loop of its
@@ -18,6 +21,7 @@
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
 pub mod budget;
+pub mod clock_offset;
 pub mod eligibility;
 pub mod keys;
 pub mod leader;
@@ -25,6 +29,8 @@ pub mod leader_lease;
 pub mod node;
 pub mod offline;
 pub mod reconcile;
+pub mod rights;
+pub mod why;
 pub mod work;
 
 use std::collections::BTreeMap;
@@ -32,7 +38,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Event;
+use crate::event::{Event, used_up};
 use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::op::{NewTask, Op};
@@ -222,7 +228,7 @@ impl fmt::Display for End {
             End::Reached => f.write_str("every check passes on the branch"),
             End::Stopped => f.write_str("it was stopped"),
             End::GivenUp { checks } => write!(f, "no task could make these checks pass: {}", checks.join(", ")),
-            End::Exhausted { bound } => write!(f, "the limit on {bound} was used up"),
+            End::Exhausted { bound } => write!(f, "its {}", used_up(bound)),
         }
     }
 }

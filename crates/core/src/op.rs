@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::Event;
+use crate::event::{Event, Outcome};
 use crate::guard::{GuardState, Scope};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::time::{Time, millis};
@@ -238,8 +238,8 @@ pub enum TaskEnd {
 #[serde(rename_all = "snake_case")]
 pub enum Amendment {
     Block,
-    /// Blocked, Dead or Leased → Queued, with attempts forgotten. The fence grows, so a holder
-    /// loses it.
+    /// Blocked, Dead, Leased, or ended by a turn that kept no work → Queued, with attempts
+    /// forgotten. The fence grows, so a holder loses it.
     Retry,
     /// Anything not done → Dead. The fence grows.
     Cancel,
@@ -259,6 +259,32 @@ pub struct TaskRow {
     pub result: Option<String>,
     pub created_at: Time,
     pub updated_at: Time,
+}
+
+impl TaskRow {
+    /// How the turn that ended the task came out; a task that a person or an agent finished by hand
+    /// has none.
+    pub fn outcome(&self) -> Option<Outcome> {
+        serde_json::from_str(self.result.as_deref()?).ok()
+    }
+
+    /// Whether tasks that come after this one may start: it was finished by hand, or its turn kept
+    /// work. Not only a turn that reached the goal: that may take the work of the later ones, too.
+    /// Compared as text, because the ledgers apply the same rule in SQL.
+    pub fn unlocks(&self) -> bool {
+        let result = self.result.as_deref().unwrap_or_default();
+        let kept = ["reached", "progress", "not_yet"].iter().any(|is| result.starts_with(&format!(r#"{{"is":"{is}""#)));
+        self.state == TaskState::Done && (kept || !result.starts_with(r#"{"is":""#))
+    }
+
+    /// What became of the task, in a word or two: *done* only where the goal was reached or the task
+    /// was finished by hand, else how its turn came out.
+    pub fn status(&self) -> &'static str {
+        match (&self.state, self.outcome()) {
+            (TaskState::Done, Some(outcome)) if outcome != Outcome::Reached => outcome.label(),
+            (state, _) => state.label(),
+        }
+    }
 }
 
 /// A late result: it came after the loss of its lease and does not count.
@@ -384,4 +410,53 @@ pub enum Refusal {
     /// The new task's dependencies form a cycle or name unknown tasks.
     #[error("task `{task}`: {why}")]
     BadDependency { task: TaskId, why: String },
+    /// The login has the rights of a worker, which do not suffice.
+    #[error("the login at the hub has the rights of a worker, which may not {what}")]
+    Rights { what: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_done_only_if_it_is_done() {
+        let row = |state: TaskState, result: Option<&str>| {
+            let task = NewTask {
+                id: TaskId::new("t"),
+                owner: None,
+                kind: "task".to_owned(),
+                title: String::new(),
+                prompt: String::new(),
+                priority: 0,
+                deps: Vec::new(),
+                author: String::new(),
+                trust: Trust::Operator,
+                ready_at: Time(0),
+            };
+            let (created_at, updated_at) = (Time(0), Time(0));
+            let result = result.map(str::to_owned);
+            TaskRow { task, state, fence: Fence(1), failures: 0, result, created_at, updated_at }
+        };
+        let ended = |result| row(TaskState::Done, result).status();
+        for (result, unlocks) in [
+            (None, true),
+            (Some("all good"), true),
+            (Some(r#"{"is":"reached"}"#), true),
+            (Some(r#"{"is":"progress"}"#), true),
+            (Some(r#"{"is":"not_yet"}"#), true),
+            (Some(r#"{"is":"no_op"}"#), false),
+            (Some(r#"{"is":"refused","paths":["a"]}"#), false),
+            (Some(r#"{"is":"regressed","lost":["a"]}"#), false),
+        ] {
+            assert_eq!(row(TaskState::Done, result).unlocks(), unlocks, "{result:?}");
+            assert!(!row(TaskState::Queued, result).unlocks());
+        }
+        assert_eq!((ended(None), ended(Some("all good"))), ("done", "done"), "finished by hand");
+        assert_eq!(ended(Some(r#"{"is":"reached"}"#)), "done");
+        assert_eq!(ended(Some(r#"{"is":"refused","paths":["a"]}"#)), "refused");
+        assert_eq!(ended(Some(r#"{"is":"no_op"}"#)), "no-op");
+        assert_eq!(ended(Some(r#"{"is":"progress"}"#)), "progress", "its checks do not all pass");
+        assert_eq!(row(TaskState::Dead, Some(r#"{"is":"task_failed","why":"x"}"#)).status(), "dead");
+    }
 }

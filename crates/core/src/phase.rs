@@ -44,6 +44,8 @@ pub enum Doing {
     Asking,
     /// The final record was read.
     AfterResult,
+    /// The final record was read, and tasks of the agent still run in the background.
+    Background,
 }
 
 impl Doing {
@@ -57,6 +59,7 @@ impl Doing {
             Doing::Retry => "waiting to try a request again",
             Doing::Asking => "waiting for a person",
             Doing::AfterResult => "finished and has not ended",
+            Doing::Background => "waiting for its background tasks",
         }
     }
 }
@@ -70,6 +73,9 @@ pub struct PhaseLiveness {
     pub quiet: Duration,
     /// The open tool's own limit, or the announced delay of a retry, in milliseconds.
     pub allowed_ms: Option<u64>,
+    /// The retry under way has a limit of the vendor as its announced cause.
+    #[serde(default)]
+    pub limited: bool,
     /// The same call or error repeats.
     pub spinning: bool,
     /// Number of records with text or tool calls of the model.
@@ -86,6 +92,8 @@ pub struct Phases {
     since: Time,
     open: BTreeMap<String, Open>,
     retry_ms: Option<u64>,
+    limited: bool,
+    background: u32,
     last_call: (u64, u32),
     last_error: (u64, u32),
     said: u64,
@@ -106,6 +114,8 @@ impl Phases {
             since: at,
             open: BTreeMap::new(),
             retry_ms: None,
+            limited: false,
+            background: 0,
             last_call: (0, 0),
             last_error: (0, 0),
             said: 0,
@@ -118,6 +128,7 @@ impl Phases {
         self.gaps.add(self.doing, at.since(self.since));
         self.since = at;
         self.retry_ms = None;
+        self.limited = false;
         // Text and tool calls use tokens, also where the CLI counts them only at the end.
         let speaks = matches!(
             said,
@@ -131,16 +142,24 @@ impl Phases {
                     self.open.insert(id.clone(), Open { timeout_ms: *timeout_ms, subagent: *subagent });
                 }
             }
-            AgentEvent::ToolEnded { id, error } => {
+            AgentEvent::ToolEnded { id, error, .. } => {
                 self.open.remove(id);
                 self.last_error = error.map_or((0, 0), |e| counted(self.last_error, e));
             }
-            AgentEvent::Retrying { delay_ms, .. } => self.retry_ms = Some(delay_ms.unwrap_or(0)),
+            AgentEvent::Retrying { delay_ms, class, .. } => {
+                self.retry_ms = Some(delay_ms.unwrap_or(0));
+                self.limited = class.is_some_and(super::stream::LimitClass::holds_account);
+            }
             AgentEvent::Result { .. } => self.open.clear(),
+            AgentEvent::Background { running } => self.background = *running,
             _ => {}
         }
         self.doing = match said {
+            AgentEvent::Result { .. } if self.background > 0 => Doing::Background,
             AgentEvent::Result { .. } => Doing::AfterResult,
+            // Once they are over, the CLI calls the model again.
+            AgentEvent::Background { running: 0 } if self.doing == Doing::Background => Doing::Model,
+            _ if self.doing == Doing::Background && !resumes(said) => Doing::Background,
             // Usage and quotas may follow the final record.
             AgentEvent::Used(_)
             | AgentEvent::UsedInAll(_)
@@ -168,13 +187,33 @@ impl Phases {
         };
         let spinning = self.last_call.1 >= SAME_CALL || self.last_error.1 >= SAME_ERROR;
         let (quiet, said) = (now.since(self.since), self.said);
-        PhaseLiveness { doing: self.doing, quiet, allowed_ms, spinning, said, barren: Duration::ZERO }
+        PhaseLiveness {
+            doing: self.doing,
+            quiet,
+            allowed_ms,
+            limited: self.limited,
+            spinning,
+            said,
+            barren: Duration::ZERO,
+        }
     }
 
     /// Lengths of the gaps, for the next turns.
     pub fn gaps(&self) -> &Gaps {
         &self.gaps
     }
+}
+
+/// Whether a record shows that the agent works again after its result.
+fn resumes(said: &AgentEvent) -> bool {
+    matches!(
+        said,
+        AgentEvent::Text { .. }
+            | AgentEvent::ToolStarted { .. }
+            | AgentEvent::Retrying { .. }
+            | AgentEvent::Asking { .. }
+            | AgentEvent::Session { .. }
+    )
 }
 
 fn counted((known, times): (u64, u32), new: u64) -> (u64, u32) {
@@ -290,6 +329,7 @@ impl Gaps {
             }
             Doing::Asking => return None,
             Doing::AfterResult => limits.after_result,
+            Doing::Background => return Some(PhaseLimit { soft: limits.background, hard: limits.background }),
         };
         let Some(p99) = self.p99(phase_liveness.doing) else { return Some(plain) };
         let near = |learned: Duration, plain: Duration| learned.clamp(plain / 3, plain * 3);
@@ -316,11 +356,18 @@ mod tests {
 
     fn call(id: &str, fingerprint: u64) -> AgentEvent {
         let name = "Bash".to_owned();
-        AgentEvent::ToolStarted { id: id.to_owned(), name, fingerprint, timeout_ms: None, subagent: false }
+        AgentEvent::ToolStarted {
+            id: id.to_owned(),
+            name,
+            fingerprint,
+            timeout_ms: None,
+            subagent: false,
+            input: String::new(),
+        }
     }
 
     fn done(id: &str, error: Option<u64>) -> AgentEvent {
-        AgentEvent::ToolEnded { id: id.to_owned(), error }
+        AgentEvent::ToolEnded { id: id.to_owned(), error, output: String::new() }
     }
 
     fn words() -> AgentEvent {
@@ -337,7 +384,10 @@ mod tests {
             (call("2", 2), Doing::Tool),
             (done("1", None), Doing::Tool),
             (done("2", None), Doing::Model),
-            (AgentEvent::Retrying { attempt: 1, delay_ms: Some(500), class: None }, Doing::Retry),
+            (
+                AgentEvent::Retrying { attempt: 1, delay_ms: Some(500), class: None, until: None, text: String::new() },
+                Doing::Retry,
+            ),
             (words(), Doing::Model),
             (AgentEvent::Result { ok: true, text: String::new() }, Doing::AfterResult),
             (AgentEvent::Unknown, Doing::AfterResult),
@@ -347,6 +397,28 @@ mod tests {
             assert_eq!(phases.phase_liveness(at(10 + n as u64)).doing, doing, "{said:?}");
         }
         assert_eq!(phases.phase_liveness(at(30)).said, 3, "two calls and a text");
+    }
+
+    #[test]
+    fn background_tasks_are_waited_for_after_the_result() {
+        let mut phases = Phases::new(at(0));
+        let result = || AgentEvent::Result { ok: true, text: String::new() };
+        let story = [
+            (AgentEvent::Background { running: 1 }, Doing::Model),
+            (words(), Doing::Model),
+            (result(), Doing::Background),
+            (AgentEvent::Used(crate::stream::Usage::default()), Doing::Background),
+            (AgentEvent::Background { running: 0 }, Doing::Model),
+            (words(), Doing::Model),
+            (result(), Doing::AfterResult),
+        ];
+        for (n, (said, doing)) in story.into_iter().enumerate() {
+            phases.take(&said, at(n as u64));
+            assert_eq!(phases.phase_liveness(at(n as u64)).doing, doing, "{said:?}");
+        }
+        let waits = PhaseLiveness { doing: Doing::Background, ..PhaseLiveness::default() };
+        let limit = Gaps::default().limit(&waits, &PhaseLimits::default()).expect("it is bounded");
+        assert_eq!((limit.soft, limit.hard), (Duration::from_secs(900), Duration::from_secs(900)));
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub enum Bug {
     BeginsWhatIsOthers,
     LeaseFromTheReply,
     NeverRenews,
+    SilentWhileItClones,
+    LeadsWithoutRights,
+    PrunesWhatIsHeld,
     WritesDownAfterTaking,
     TakesMoreThanItsSlots,
     FenceRestartsAtExpiry,
@@ -116,6 +119,7 @@ pub enum Bug {
     SocketsShown,
     DevicesOpened,
     NetworkOpen,
+    OwnCommandsOpen,
     MeansMissing,
 }
 
@@ -132,6 +136,9 @@ pub const MESH: &[Bug] = &[
     Bug::BeginsWhatIsOthers,
     Bug::LeaseFromTheReply,
     Bug::NeverRenews,
+    Bug::SilentWhileItClones,
+    Bug::LeadsWithoutRights,
+    Bug::PrunesWhatIsHeld,
     Bug::WritesDownAfterTaking,
     Bug::TakesMoreThanItsSlots,
     Bug::FenceRestartsAtExpiry,
@@ -256,6 +263,7 @@ pub const ISOLATION: &[Bug] = &[
     Bug::SocketsShown,
     Bug::DevicesOpened,
     Bug::NetworkOpen,
+    Bug::OwnCommandsOpen,
     Bug::MeansMissing,
 ];
 

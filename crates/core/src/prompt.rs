@@ -5,6 +5,8 @@
 use serde::Serialize;
 
 use crate::event::Outcome;
+use crate::judge;
+use crate::marker::{self, BACKOFF};
 use crate::op::{TaskRow, Trust};
 use crate::scoreboard::CheckResult;
 use crate::spec::{LoopSpec, WorkspaceMode};
@@ -28,6 +30,8 @@ pub struct Prompt {
     pub passing: usize,
     /// Set after too long without progress: the turn should take another approach.
     pub rethink: Option<Rethink>,
+    /// The latest turns alternate between two results.
+    pub alternates: bool,
     /// Earlier attempts, newest first.
     pub tries: Vec<String>,
     /// Messages of people.
@@ -45,6 +49,8 @@ pub struct Prompt {
     pub resumed: bool,
     /// Last words of the previous session, for a fresh one; data.
     pub handoff: String,
+    /// What an earlier turn wrote down for those after it; data.
+    pub left_behind: Option<QuotedMessage>,
 }
 
 /// Hint for the agent after too long without progress.
@@ -88,43 +94,54 @@ pub struct CheckLine {
     pub passes: bool,
     /// The verdict in words.
     pub verdict: String,
-    /// The end of its output; data.
+    /// Both ends of its output; data.
     pub output: String,
 }
 
 /// The prompt of the turn that would start now.
 pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
-    let checks: Vec<CheckLine> = state.board.0.iter().map(|r| check_line(&state.spec, r)).collect();
+    let checks: Vec<CheckLine> = state.progress.board.0.iter().map(|r| check_line(&state.spec, r)).collect();
     let assignment = task.filter(|t| t.task.kind != "batch").map(|t| assignment(&state.spec, t));
     let resumed = matches!(&state.phase, Phase::Turn(turn) if turn.resume.is_some());
     Prompt {
         resumed,
-        handoff: if resumed { String::new() } else { state.handoff.clone() },
+        handoff: if resumed { String::new() } else { last_words(state) },
         goal: state.spec.goal.clone(),
-        number: state.started.max(1),
-        task: state.task.as_ref().map_or_else(String::new, ToString::to_string),
+        number: state.task.started.max(1),
+        task: state.task.id.as_ref().map_or_else(String::new, ToString::to_string),
         assignment,
         passing: checks.iter().filter(|c| c.passes).count(),
         checks,
-        rethink: state.strategy.is_some().then(|| rethink(state)),
-        tries: state.tries.iter().rev().take(TRIES_TOLD).map(tried).collect(),
-        messages: state.notes.iter().filter_map(word).collect(),
-        mail: state.notes.iter().filter_map(letter).collect(),
+        rethink: state.progress.strategy.is_some().then(|| rethink(state)),
+        alternates: judge::alternating(&state.progress.tries) > 0,
+        tries: state.progress.tries.iter().rev().take(TRIES_TOLD).map(tried).collect(),
+        messages: state.people.notes.iter().filter_map(word).collect(),
+        mail: state.people.notes.iter().filter_map(letter).collect(),
         comments: Vec::new(),
+        left_behind: None,
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
     }
 }
 
+/// What the agent said last; of a plain command, the last line of its output. A request for a pause
+/// is left out: it was granted, and on a line of the prompt it would not count the next time.
+fn last_words(state: &LoopState) -> String {
+    let line = || state.progress.tries.last().map(|t| t.last_line.clone()).unwrap_or_default();
+    let words = Some(state.task.handoff.clone()).filter(|words| !words.is_empty()).unwrap_or_else(line);
+    let kept: Vec<&str> = words.lines().filter(|line| marker::delay(BACKOFF, line).is_none()).collect();
+    kept.join("\n")
+}
+
 fn rethink(state: &LoopState) -> Rethink {
     // A change of strategy for time or money may come before a turn counted.
-    let turns = state.since_progress.max(1);
-    let counted = state.tries.iter().rev().filter(|t| t.outcome.counts()).take(TRIES_TOLD.min(turns as usize));
+    let turns = state.progress.since_progress.max(1);
+    let counted = state.progress.tries.iter().rev().filter(|t| t.outcome.counts()).take(TRIES_TOLD.min(turns as usize));
     Rethink {
         turns,
         ended: counted.map(|t| t.outcome.label()).collect(),
-        failing: state.board.failing().map(|r| r.name.clone()).collect(),
+        failing: state.progress.board.failing().map(|r| r.name.clone()).collect(),
     }
 }
 
@@ -191,19 +208,19 @@ fn left(state: &LoopState, now: Time) -> Vec<String> {
     let (bounds, budget) = (&state.spec.bounds, &state.spec.guard.budget);
     let mut left = Vec::new();
     if let Some(max) = bounds.max_turns {
-        left.push(format!("{} of {max} turns", max.saturating_sub(state.turns)));
+        left.push(format!("{} of {max} turns", max.saturating_sub(state.task.turns)));
     }
     if let Some(time) = bounds.max_time {
-        left.push(human((state.clock_from + time).since(now)));
+        left.push(human((state.spend.clock_from + time).since(now)));
     }
     if let Some(at) = bounds.deadline {
         left.push(format!("{} until the deadline", human(at.since(now))));
     }
     if let Some(microusd) = budget.microusd {
-        left.push(format!("${:.2}", microusd.saturating_sub(state.spent.microusd) as f64 / 1e6));
+        left.push(format!("${:.2}", microusd.saturating_sub(state.spend.spent.microusd) as f64 / 1e6));
     }
     if let Some(tokens) = budget.tokens {
-        left.push(format!("{} tokens", tokens.saturating_sub(state.spent.tokens)));
+        left.push(format!("{} tokens", tokens.saturating_sub(state.spend.spent.tokens)));
     }
     left
 }

@@ -36,10 +36,10 @@ impl RunLimits {
 
     /// The limit that this loop has used up under these limits, by its name.
     pub fn used_up(&self, state: &LoopState, now: Time) -> Option<&'static str> {
-        let spent = &state.spent;
+        let spent = &state.spend.spent;
         let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
         let rows = [
-            ("turns", self.bounds.max_turns.is_some_and(|n| state.turns >= n)),
+            ("turns", self.bounds.max_turns.is_some_and(|n| state.task.turns >= n)),
             ("time", self.bounds.max_time.is_some_and(|time| state.time_used(now) >= time)),
             ("deadline", self.bounds.deadline.is_some_and(|at| at <= now)),
             ("calls", over(self.budget.calls, spent.calls)),
@@ -77,14 +77,14 @@ impl Raise {
         let further = |limit: Option<u64>, used: u64, more: Option<u64>| more.map(|n| used.saturating_add(n)).or(limit);
         RunLimits {
             bounds: Bounds {
-                max_turns: self.turns.map(|n| state.turns.saturating_add(n)).or(bounds.max_turns),
+                max_turns: self.turns.map(|n| state.task.turns.saturating_add(n)).or(bounds.max_turns),
                 max_time: self.time.map(|time| state.time_used(now) + time).or(bounds.max_time),
                 deadline: self.deadline.or(bounds.deadline),
             },
             budget: Budget {
-                calls: further(budget.calls, state.spent.calls, self.calls),
-                tokens: further(budget.tokens, state.spent.tokens, self.tokens),
-                microusd: further(budget.microusd, state.spent.microusd, self.microusd),
+                calls: further(budget.calls, state.spend.spent.calls, self.calls),
+                tokens: further(budget.tokens, state.spend.spent.tokens, self.tokens),
+                microusd: further(budget.microusd, state.spend.spent.microusd, self.microusd),
             },
         }
     }

@@ -48,6 +48,12 @@ rules! {
     Asleep = "asleep",
     /// A person paused the loop.
     Paused = "paused",
+    /// The terminal that the loop belongs to is gone.
+    Unattended = "unattended",
+    /// Variables that the loop was started with are lost.
+    Variables = "variables",
+    /// Every check that does not pass is broken, so no turn could make it pass.
+    ChecksBroken = "checks.broken",
     /// The loop has nothing to do and watches its monitors.
     Watching = "watch",
     /// The same for so long that it looks more rarely.
@@ -84,6 +90,8 @@ rules! {
     AgentChange = "agent.change",
     /// The task is for none of the loop's agents.
     AgentNone = "agent.none",
+    /// The vendor refuses what the agent requests, so that repeating it is of no use.
+    AgentRefused = "agent.refused",
 
     /// Turns without progress.
     StagnationTurns = "stagnation.turns",
@@ -124,6 +132,23 @@ rules! {
     ImmuneRelapses = "immune.relapses",
     /// A moved threshold is looked at again.
     ImmuneSettled = "immune.settled",
+
+    /// A loop of the mesh is over.
+    MeshEnded = "mesh.ended",
+    /// No node holds the leader lease.
+    MeshNoLeader = "mesh.leaderless",
+    /// A loop of the mesh is to stop.
+    MeshStops = "mesh.stops",
+    /// The leader runs the checks on the branch.
+    MeshJudges = "mesh.judges",
+    /// The leader merges work.
+    MeshMerges = "mesh.merges",
+    /// Nodes hold tasks.
+    MeshWorks = "mesh.works",
+    /// Tasks wait for a node.
+    MeshQueued = "mesh.queued",
+    /// The leader makes tasks.
+    MeshPlans = "mesh.plans",
 
     /// A ticket is sent now.
     NotifyDue = "notify.due",

@@ -43,11 +43,13 @@ pub fn plan(state: &LoopState, found: &TurnTrace) -> RecoveryPlan {
             TurnTrace::Gone | TurnTrace::Idle => RecoveryPlan::GiveBack,
         },
         TurnStage::Judging => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
-        TurnStage::Integrating => match turn.judgement.as_ref().and_then(|j| j.commit.clone()).or(state.work.clone()) {
-            Some(commit) => {
-                RecoveryPlan::Redo(Action::Integrate { turn: turn.id.clone(), task: turn.task.clone(), commit })
+        TurnStage::Integrating => {
+            match turn.judgement.as_ref().and_then(|j| j.commit.clone()).or(state.progress.work.clone()) {
+                Some(commit) => {
+                    RecoveryPlan::Redo(Action::Integrate { turn: turn.id.clone(), task: turn.task.clone(), commit })
+                }
+                None => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
             }
-            None => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
-        },
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::spec::CheckSpec;
 use crate::test_evidence::Reference;
 
 /// The reason of a verdict that does not exist yet.
-const NOT_RUN: &str = "not run yet";
+pub const NOT_RUN: &str = "not run yet";
 
 /// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub struct CheckResult {
     pub weight: u32,
     /// Duration of all runs together, in milliseconds.
     pub millis: u64,
-    /// The end of its output, capped and redacted; data, never instructions.
+    /// Both ends of its output, capped and redacted; data, never instructions.
     pub output: String,
     /// Fingerprint of the normalised output; equal fingerprints mean the same error.
     pub fingerprint: u64,

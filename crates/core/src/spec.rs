@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::isolation::IsolationSpec;
 use crate::judge_files::JudgeFiles;
+use crate::prices::Prices;
+use crate::stream::LimitClass;
 use crate::test_evidence::Proof;
 use crate::time::{Time, millis, opt_millis};
 use crate::watch::WatchSpec;
@@ -71,6 +73,9 @@ pub struct CheckSpec {
     /// What a true pass looks like.
     #[serde(default, skip_serializing_if = "Proof::is_empty")]
     pub proof: Proof,
+    /// It may run beside the other checks that may.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel: bool,
 }
 
 /// An agent: a command, or a CLI with options and a stream that everloop supports.
@@ -113,12 +118,61 @@ pub struct AgentSpec {
     pub turn_microusd: u64,
     /// Assumed tokens of a turn, until the agent reports them.
     pub turn_tokens: u64,
+    /// Configured prices of its tokens; they come before its own reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prices: Option<Prices>,
     /// Tasks that the agent takes.
     #[serde(default)]
     pub tasks: Tasks,
     /// Whether a CLI with telemetry is configured to send it to everloop.
     #[serde(default, skip_serializing_if = "Telemetry::is_on")]
     pub telemetry: Telemetry,
+    /// Of a command: a name that differs from that of every other program, also of one with the
+    /// same file name in another folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Of a command: the known CLI whose stream it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<AgentKind>,
+    /// Of a command without a stream: sentences of a failed run that are a vendor's limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limit_rules: Vec<TextLimit>,
+}
+
+impl AgentSpec {
+    /// The kind by which its output is read.
+    pub fn stream_kind(&self) -> AgentKind {
+        self.dialect.filter(|_| self.kind == AgentKind::Command).unwrap_or(self.kind)
+    }
+
+    /// The account as limits, holds and blame know it. The default one is whatever login is found
+    /// on the node, so every kind of agent and every command has one of its own.
+    pub fn guard_account(&self) -> String {
+        if self.account != DEFAULT_ACCOUNT {
+            return self.account.clone();
+        }
+        match &self.program {
+            Some(program) if self.kind == AgentKind::Command => format!("{DEFAULT_ACCOUNT}/{program}"),
+            _ => format!("{DEFAULT_ACCOUNT}/{}", self.kind.label()),
+        }
+    }
+
+    /// The name under which its failures are counted. A bare command is named after its file, which
+    /// many programs may be; its program differs.
+    pub fn subject(&self) -> &str {
+        match &self.program {
+            Some(program) if program.starts_with(&format!("{}-", self.name)) => program,
+            _ => &self.name,
+        }
+    }
+}
+
+/// A sentence in the output of a command that stands for a limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextLimit {
+    /// Compared without regard to case.
+    pub says: String,
+    pub class: LimitClass,
 }
 
 /// Selection of tasks for an agent; all by default.
@@ -181,6 +235,9 @@ pub enum AgentKind {
     Codex,
     Gemini,
     Opencode,
+    Copilot,
+    /// A CLI that speaks the Agent Client Protocol.
+    Acp,
     /// everloop's own agent, which calls a model itself.
     Api,
     /// An interactive agent in a tmux pane.
@@ -189,12 +246,14 @@ pub enum AgentKind {
 
 impl AgentKind {
     /// All kinds, in the order of the reference.
-    pub const ALL: [AgentKind; 7] = [
+    pub const ALL: [AgentKind; 9] = [
         AgentKind::Command,
         AgentKind::Claude,
         AgentKind::Codex,
         AgentKind::Gemini,
         AgentKind::Opencode,
+        AgentKind::Copilot,
+        AgentKind::Acp,
         AgentKind::Api,
         AgentKind::Pane,
     ];
@@ -207,6 +266,8 @@ impl AgentKind {
             AgentKind::Codex => "codex",
             AgentKind::Gemini => "gemini",
             AgentKind::Opencode => "opencode",
+            AgentKind::Copilot => "copilot",
+            AgentKind::Acp => "acp",
             AgentKind::Api => "api",
             AgentKind::Pane => "pane",
         }
@@ -267,9 +328,46 @@ pub struct WorkspaceSpec {
     /// there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cache: Vec<String>,
+    /// The author of its commits.
+    #[serde(default, skip_serializing_if = "CommitAuthor::is_everloop")]
+    pub author: CommitAuthor,
     /// The repository when the loop was made; `None` without git, and for loops of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+}
+
+/// The author of a loop's commits. With another author, everloop is named as co-author.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommitAuthor {
+    #[default]
+    Everloop,
+    /// The identity in the person's git configuration; everloop without one.
+    Person,
+    Named {
+        name: String,
+        email: String,
+    },
+}
+
+impl CommitAuthor {
+    /// Whether everloop itself is the author.
+    pub fn is_everloop(&self) -> bool {
+        *self == Self::Everloop
+    }
+
+    /// `everloop`, `person` or `NAME <EMAIL>`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.trim() {
+            "everloop" => return Some(Self::Everloop),
+            "person" => return Some(Self::Person),
+            _ => {}
+        }
+        let (name, email) = text.trim().strip_suffix('>')?.split_once('<')?;
+        let (name, email) = (name.trim().to_owned(), email.trim().to_owned());
+        let is_plain = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_control() || "<>".contains(c));
+        (is_plain(&name) && is_plain(&email)).then_some(Self::Named { name, email })
+    }
 }
 
 /// The repository when a loop was made. Part of the loop's first event, so that no ref and no file

@@ -3,6 +3,8 @@
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
 use crate::reason::{Reason, RuleId};
 use crate::scoreboard::Scoreboard;
-use crate::spec::{AgentSpec, LoopSpec};
+use crate::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use crate::stream::Usage;
 use crate::telemetry::UsageSource;
 use crate::time::{Time, millis};
@@ -37,7 +39,7 @@ pub const NOTES_KEPT: usize = 20;
 /// ticket.
 pub const POISON: u32 = 3;
 
-/// The full state of a loop.
+/// The full state of a loop. Its parts are stored side by side in one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopState {
     /// Format of this state.
@@ -46,30 +48,26 @@ pub struct LoopState {
     pub name: String,
     pub spec: LoopSpec,
     pub phase: Phase,
-    /// No turn starts while this is set.
-    pub paused: Option<Pause>,
-    /// Set when the loop has to end.
-    pub stop: Option<StopWish>,
     pub created_at: Time,
     pub updated_at: Time,
-    /// The time from which `max_time` counts.
-    pub clock_from: Time,
     /// Number of applied events.
     pub events: u64,
-    /// Turns started, including lost ones.
-    pub started: u32,
-    /// Turns that ended and count against the bounds.
-    pub turns: u32,
-    /// Number of the latest task that the loop created for itself.
-    pub task_number: u32,
-    /// The current or latest task.
-    pub task: Option<TaskId>,
-    /// Fence of that task.
-    pub fence: Fence,
-    /// The current task continues (it was given back), instead of a new one being created.
-    pub retry: bool,
-    /// Failed attempts at the current task.
-    pub task_failures: u32,
+    #[serde(flatten)]
+    pub progress: LoopProgress,
+    #[serde(flatten)]
+    pub task: LoopTask,
+    #[serde(flatten)]
+    pub spend: LoopSpend,
+    #[serde(flatten)]
+    pub people: LoopPeople,
+    /// Memory of its monitors.
+    #[serde(default, skip_serializing_if = "WatchState::is_empty")]
+    pub watch: WatchState,
+}
+
+/// The work of a loop and what its checks say about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopProgress {
     /// The checks before the first turn.
     pub baseline: Option<Scoreboard>,
     /// The checks on the loop's work as it stands.
@@ -86,6 +84,9 @@ pub struct LoopState {
     pub kept: Vec<KeptWork>,
     /// All of them, including those no longer listed.
     pub kept_count: u32,
+    /// The work that a person took last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<String>,
     /// Turns since the last progress.
     pub since_progress: u32,
     /// Time in turns and money at the last progress.
@@ -98,20 +99,44 @@ pub struct LoopState {
     pub noops: u32,
     /// Equal failures in a row.
     pub same_error: u32,
-    /// Messages for the next turn.
-    pub notes: Vec<Note>,
-    /// Total usage so far.
-    pub spent: Spend,
-    /// Whether the figures in `spent` are estimates.
-    pub spent_estimated: bool,
-    /// Time spent waiting.
-    #[serde(with = "millis")]
-    pub asleep: Duration,
-    /// Time spent in turns.
-    #[serde(with = "millis")]
-    pub in_turns: Duration,
-    /// Keys of tickets this loop opened and that are still open.
-    pub tickets: Vec<String>,
+}
+
+impl LoopProgress {
+    /// Whether the last work is kept for a person who has not taken it: aside, or on a ref of the
+    /// loop because it found no branch.
+    pub fn waits_to_be_taken(&self, mode: &WorkspaceMode) -> bool {
+        let WorkspaceMode::Git { target } = mode else { return false };
+        let Some(last) = self.kept.last() else { return false };
+        match &last.integrated {
+            Some(Integrated::Aside { .. }) => true,
+            Some(Integrated::Landed { commit }) => {
+                !target.starts_with("refs/heads/") && self.taken.as_ref() != Some(commit)
+            }
+            Some(Integrated::InPlace) | None => false,
+        }
+    }
+}
+
+/// The current task of a loop and what takes its turns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopTask {
+    /// The current or latest task.
+    #[serde(rename = "task")]
+    pub id: Option<TaskId>,
+    /// Fence of that task.
+    pub fence: Fence,
+    /// Number of the latest task that the loop created for itself.
+    #[serde(rename = "task_number")]
+    pub number: u32,
+    /// The current task continues (it was given back), instead of a new one being created.
+    pub retry: bool,
+    /// Failed attempts at the current task.
+    #[serde(rename = "task_failures")]
+    pub failures: u32,
+    /// Turns started, including lost ones.
+    pub started: u32,
+    /// Turns that ended and count against the bounds.
+    pub turns: u32,
     /// The session that the next turn may continue.
     #[serde(default)]
     pub session: Option<AgentSession>,
@@ -121,12 +146,55 @@ pub struct LoopState {
     /// `agent@account` of the latest turn.
     #[serde(default)]
     pub worker: String,
+    /// Agents (`agent@account`) that the vendor refuses as they are configured, with its words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused: BTreeMap<String, String>,
+}
+
+/// Models without a price that a loop reports; further ones are not worth a line each.
+pub const UNPRICED_MOST: usize = 8;
+
+/// What a loop has used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopSpend {
+    /// The time from which `max_time` counts.
+    pub clock_from: Time,
+    /// Total usage so far.
+    pub spent: Spend,
+    /// Whether figures in `spent` are estimates.
+    #[serde(rename = "spent_estimated")]
+    pub estimated: bool,
+    /// Whether all estimates so far concern dollars only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tokens_exact: bool,
+    /// Models without a known price that were reported.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unpriced: BTreeSet<String>,
     /// Maximum usage of one turn so far; the next reservation.
     #[serde(default)]
     pub dearest: Spend,
-    /// Memory of its monitors.
-    #[serde(default, skip_serializing_if = "WatchState::is_empty")]
-    pub watch: WatchState,
+    /// Time spent waiting.
+    #[serde(with = "millis")]
+    pub asleep: Duration,
+    /// Time spent in turns.
+    #[serde(with = "millis")]
+    pub in_turns: Duration,
+}
+
+/// Instructions of people to a loop, and its open requests to them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopPeople {
+    /// No turn starts while this is set.
+    pub paused: Option<Pause>,
+    /// Set when the loop has to end.
+    pub stop: Option<StopWish>,
+    /// Messages for the next turn.
+    pub notes: Vec<Note>,
+    /// Keys of tickets this loop opened and that are still open.
+    pub tickets: Vec<String>,
+    /// The loop belongs to a `run` in a terminal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
 }
 
 /// Usage at the last progress.
@@ -168,10 +236,19 @@ pub struct AgentSession {
     pub in_all: Option<Usage>,
 }
 
+/// What attaches a new loop to a terminal.
+const ATTACHED_BY: &str = "run";
+
 /// Labels of the phases in which a loop is over.
 pub const OVER: [&str; 4] = ["reached", "exhausted", "stopped", "failed"];
 
 impl LoopState {
+    /// Whether it works in this folder, around it or below it.
+    pub fn is_in(&self, dir: &Path) -> bool {
+        let own = Path::new(&self.spec.workspace.dir);
+        dir.starts_with(own) || own.starts_with(dir)
+    }
+
     /// The operation that stores the state, unless it changed since `version`.
     pub fn save(&self, version: u64) -> Op {
         Op::SaveLoop {
@@ -182,34 +259,44 @@ impl LoopState {
         }
     }
 
+    /// The loop, made by a `run` in a terminal.
+    #[must_use]
+    pub fn attached(mut self) -> Self {
+        let at = self.created_at;
+        self.apply(&Event::Attached { by: ATTACHED_BY.to_owned() }, at);
+        self
+    }
+
     /// The operations that create a loop.
     pub fn birth(&self) -> Vec<Op> {
         let created = Event::LoopCreated { name: self.name.clone(), spec: Box::new(self.spec.clone()) };
-        let mut ops = vec![Op::Append { owner: Some(self.id.clone()), events: vec![created] }, self.save(0)];
+        let attached = self.people.attached.then(|| Event::Attached { by: ATTACHED_BY.to_owned() });
+        let events = std::iter::once(created).chain(attached).collect();
+        let mut ops = vec![Op::Append { owner: Some(self.id.clone()), events }, self.save(0)];
         ops.extend(watch::at_birth(self));
         ops
     }
 
     /// Turns, time in them and money since the last progress, or since the change of strategy.
     pub fn since_then(&self) -> (u32, Duration, Spend) {
-        let (turns, then) = match &self.strategy {
+        let (turns, then) = match &self.progress.strategy {
             Some(change) => (change.turns, change.then.clone()),
-            None => (0, self.then.as_deref().cloned().unwrap_or_default()),
+            None => (0, self.progress.then.as_deref().cloned().unwrap_or_default()),
         };
-        let Spend { calls, tokens, microusd } = self.spent;
+        let Spend { calls, tokens, microusd } = self.spend.spent;
         let spent = Spend {
             calls: calls.saturating_sub(then.spent.calls),
             tokens: tokens.saturating_sub(then.spent.tokens),
             microusd: microusd.saturating_sub(then.spent.microusd),
         };
-        (self.since_progress.saturating_sub(turns), self.in_turns.saturating_sub(then.in_turns), spent)
+        (self.progress.since_progress.saturating_sub(turns), self.spend.in_turns.saturating_sub(then.in_turns), spent)
     }
 
     /// The agents for a task, in the configured order. While another strategy is tried, those after
     /// the previous agent come first; another account of that agent is no other strategy.
     pub fn candidates(&self, kind: &str, priority: i32) -> Vec<&AgentSpec> {
         let mut candidates: Vec<_> = self.spec.agents().filter(|a| a.tasks.include(kind, priority)).collect();
-        if let Some(change) = &self.strategy
+        if let Some(change) = &self.progress.strategy
             && let Some(last) = candidates.iter().rposition(|a| a.name == change.agent)
         {
             candidates.rotate_left(last + 1);
@@ -221,7 +308,7 @@ impl LoopState {
     /// Time that counts against the loop's bound; the time between an end and a resumption does not.
     pub fn time_used(&self, now: Time) -> Duration {
         let until = if let Phase::Ended { at, .. } = &self.phase { *at } else { now };
-        until.since(self.clock_from)
+        until.since(self.spend.clock_from)
     }
 
     /// Whether the loop is over; it may be resumed unless its goal was reached.
@@ -331,6 +418,9 @@ pub enum TurnStage {
     /// The work is moved onto the target.
     Integrating,
 }
+
+/// The author of pauses of loops whose agents cannot start.
+pub const PREFLIGHT: &str = "preflight";
 
 /// A pause: no turn starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,10 +13,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::phase::Gaps;
+use crate::prices::Rates;
 use crate::time::Time;
 
 /// Length of the agent's text that is kept in a report.
 const TEXT_KEPT: usize = 2_000;
+/// Length of a CLI's sentence about its failure.
+const ERROR_KEPT: usize = 400;
+/// Rule of a limit that a CLI announced as a retry.
+const ANNOUNCED: &str = "any.announced";
 /// Two resets that lie closer together are the same one, reported less precisely.
 pub(crate) const SAME_RESET: Duration = Duration::from_secs(60);
 
@@ -48,12 +53,18 @@ pub enum AgentEvent {
         timeout_ms: Option<u64>,
         /// The call runs a subagent.
         subagent: bool,
+        /// Its arguments in short, safe to show; data.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        input: String,
     },
     /// A tool call ended.
     ToolEnded {
         id: String,
         /// Fingerprint of the error, if it failed.
         error: Option<u64>,
+        /// Its result in short, safe to show; data.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        output: String,
     },
     /// The CLI was refused a tool because no person was there to allow it.
     Denied { tool: String },
@@ -67,6 +78,12 @@ pub enum AgentEvent {
         delay_ms: Option<u64>,
         /// Announced cause of the retry.
         class: Option<LimitClass>,
+        /// Announced time of the retry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Time>,
+        /// The CLI's words about it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
     },
     /// The vendor does not serve this account now.
     Limit(VendorLimit),
@@ -90,6 +107,15 @@ pub enum AgentEvent {
         /// The final text, or the error.
         text: String,
     },
+    /// Tasks that the agent left running in the background; the CLI ends after them.
+    Background { running: u32 },
+    /// The CLI's own sentence about a failure, besides the final record.
+    Failed {
+        text: String,
+        /// The vendor's id of the failed request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+    },
     /// A line that is no record, or a record of an unknown kind.
     Unknown,
 }
@@ -100,8 +126,10 @@ pub enum AgentEvent {
 pub enum LimitClass {
     /// The plan's window of some hours.
     Window,
-    /// The plan's week (or day, or month).
+    /// The plan's week (or month).
     Weekly,
+    /// The allowance of a day.
+    Daily,
     /// One model's own allowance.
     Model,
     /// Too many requests.
@@ -118,12 +146,34 @@ pub enum LimitClass {
     Auth,
     /// The session is too long for the context.
     Context,
+    /// The request itself is refused: an unknown model, a bad parameter. The same request is
+    /// refused again.
+    Request,
 }
 
 impl LimitClass {
+    /// Every class, for readers of names.
+    pub const ALL: [LimitClass; 10] = [
+        LimitClass::Window,
+        LimitClass::Weekly,
+        LimitClass::Model,
+        LimitClass::Rate,
+        LimitClass::Overload,
+        LimitClass::Network,
+        LimitClass::Spend,
+        LimitClass::Credit,
+        LimitClass::Auth,
+        LimitClass::Context,
+    ];
+
     /// Waiting does not help: only a person can lift it.
     pub fn needs_person(self) -> bool {
         matches!(self, LimitClass::Spend | LimitClass::Credit | LimitClass::Auth)
+    }
+
+    /// Whether it holds the account. The others concern one session or one request.
+    pub fn holds_account(self) -> bool {
+        !matches!(self, LimitClass::Context | LimitClass::Request)
     }
 
     /// The cause as a clause for messages.
@@ -131,6 +181,7 @@ impl LimitClass {
         match self {
             LimitClass::Window => "the plan's window is used up",
             LimitClass::Weekly => "the plan's week is used up",
+            LimitClass::Daily => "the allowance of the day is used up",
             LimitClass::Model => "the model's allowance is used up",
             LimitClass::Rate => "too many requests",
             LimitClass::Overload => "the vendor is overloaded",
@@ -139,6 +190,7 @@ impl LimitClass {
             LimitClass::Credit => "the credit is used up",
             LimitClass::Auth => "the account is not let in",
             LimitClass::Context => "the session is too long",
+            LimitClass::Request => "the vendor refuses the request itself",
         }
     }
 }
@@ -148,6 +200,7 @@ impl fmt::Display for LimitClass {
         f.write_str(match self {
             LimitClass::Window => "window",
             LimitClass::Weekly => "weekly",
+            LimitClass::Daily => "daily",
             LimitClass::Model => "model",
             LimitClass::Rate => "rate",
             LimitClass::Overload => "overload",
@@ -156,6 +209,7 @@ impl fmt::Display for LimitClass {
             LimitClass::Credit => "credit",
             LimitClass::Auth => "auth",
             LimitClass::Context => "context",
+            LimitClass::Request => "request",
         })
     }
 }
@@ -252,8 +306,21 @@ pub struct TurnReport {
     /// Usage of this turn by the CLI's telemetry, where it sent any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub telemetry: Option<Usage>,
+    /// The prices for its tokens; `None` where the model is unknown, or has no known price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
     /// The limit that ended the turn; one that the CLI overcame is not one.
     pub limit: Option<VendorLimit>,
+    /// The retry that the CLI announced last, as a limit; only a turn that was stopped for it has
+    /// met it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<VendorLimit>,
+    /// The CLI's own sentence about its failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The vendor's id of the request that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
     /// The latest report about each allowance.
     #[serde(default)]
     pub quotas: Vec<Quota>,
@@ -292,16 +359,23 @@ impl TurnReport {
             }
             AgentEvent::SessionLost => self.session_lost = true,
             AgentEvent::Text { text } => {
-                // New text proves that the limit was overcome.
-                self.limit = None;
+                self.overcome();
                 self.keep(text);
             }
             AgentEvent::ToolStarted { .. } => {
-                self.limit = None;
+                self.overcome();
                 self.tools += 1;
             }
             AgentEvent::Denied { .. } => self.denied += 1,
-            AgentEvent::Retrying { .. } => self.retries += 1,
+            AgentEvent::Retrying { class, until, text, .. } => {
+                self.retries += 1;
+                self.announced = class.filter(|c| c.holds_account()).map(|class| VendorLimit {
+                    rule: ANNOUNCED.to_owned(),
+                    class,
+                    reset_at: *until,
+                    text: one_line(text),
+                });
+            }
             AgentEvent::Limit(limit) => self.take_limit(limit),
             AgentEvent::Quota(quota) => {
                 self.quotas.retain(|q| q.window != quota.window);
@@ -315,16 +389,34 @@ impl TurnReport {
             }
             AgentEvent::Result { ok, text } => {
                 if *ok {
-                    self.limit = None;
+                    self.overcome();
+                } else if !text.is_empty() {
+                    self.error = Some(one_line(text));
                 }
                 self.ok = Some(*ok);
                 if !text.is_empty() {
                     self.keep(text);
                 }
             }
+            AgentEvent::Failed { text, request_id } => {
+                if !text.is_empty() && self.error.is_none() {
+                    self.error = Some(one_line(text));
+                }
+                if request_id.is_some() {
+                    self.request_id.clone_from(request_id);
+                }
+            }
             AgentEvent::Unknown => self.unknown += 1,
-            AgentEvent::ToolEnded { .. } | AgentEvent::Asking { .. } => {}
+            AgentEvent::ToolEnded { .. } | AgentEvent::Asking { .. } | AgentEvent::Background { .. } => {}
         }
+    }
+
+    /// New text or a new call proves that the vendor serves again.
+    fn overcome(&mut self) {
+        self.limit = None;
+        self.announced = None;
+        self.error = None;
+        self.request_id = None;
     }
 
     /// Keeps the latest text. A stream may contain a hundred thousand of them, so the buffer is
@@ -349,6 +441,12 @@ impl TurnReport {
             self.limit = Some(limit.clone());
         }
     }
+}
+
+/// The beginning of a text, with every run of spaces and line ends as one space.
+fn one_line(text: &str) -> String {
+    let words = text.split_whitespace().flat_map(|word| [" ", word]).skip(1);
+    words.flat_map(str::chars).take(ERROR_KEPT).collect()
 }
 
 #[cfg(test)]

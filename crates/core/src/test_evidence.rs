@@ -135,7 +135,10 @@ pub fn doubt(proof: &Proof, reference: Option<&Reference>, reading: &Reading) ->
     }
     if reading.silent > reference.silent && !planted::is(Bug::SilentPackagesPass) {
         let more = reading.silent - reference.silent;
-        return Some(format!("{more} package{} passed without a test's word", if more == 1 { "" } else { "s" }));
+        return Some(format!(
+            "{more} package{} passed without a report of its tests",
+            if more == 1 { "" } else { "s" }
+        ));
     }
     let missing = reference.ran.saturating_sub(ran(&counts));
     if reading.cut {

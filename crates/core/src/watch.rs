@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::Input;
 use crate::ids::{LoopId, TaskId};
+use crate::isolation::CommandAccess;
 use crate::op::{NewTask, Op, Trust};
 use crate::reason::RuleId;
 use crate::state::{LoopState, Phase};
@@ -94,6 +95,9 @@ pub struct MonitorSpec {
     pub title: String,
     /// Instruction for the turn about a change; may be empty.
     pub prompt: String,
+    /// What its command may reach besides.
+    #[serde(default, skip_serializing_if = "CommandAccess::is_default")]
+    pub access: CommandAccess,
 }
 
 impl MonitorSpec {
@@ -309,7 +313,7 @@ pub fn at_birth(state: &LoopState) -> Option<Op> {
 /// Whether the loop probes its monitors.
 fn is_watching(state: &LoopState) -> bool {
     let over = matches!(state.phase, Phase::Ended { .. });
-    !state.spec.watch.is_empty() && !over && state.paused.is_none()
+    !state.spec.watch.is_empty() && !over && state.people.paused.is_none()
 }
 
 /// Present interval of a monitor.
@@ -354,6 +358,7 @@ mod tests {
             timeout: TIMEOUT,
             title: String::new(),
             prompt: String::new(),
+            access: CommandAccess::default(),
         };
         let spec = |monitors| WatchSpec { monitors, park_after: 1 };
         let seen = MonitorCursor { cursor: "1".to_owned(), at: Time(0), task: None };

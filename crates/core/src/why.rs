@@ -1,7 +1,7 @@
 //! Explains any state in one paragraph: the rule, its inputs, and when it will change. Only reads
 //! the decision.
 
-use crate::event::{LoopEnd, StopCause};
+use crate::event::{LoopEnd, StopCause, used_up};
 use crate::judge;
 use crate::reason::{Reason, RuleId};
 use crate::state::{LoopState, Phase, Turn, TurnStage};
@@ -11,9 +11,9 @@ use crate::watch::{PARKED, WATCHING};
 /// Why the loop is in its present phase. `clock` prints a point in time for the reader's time zone.
 pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let subject = format!("Loop {} ({})", state.id, state.name);
-    let passing = format!("{} of {} checks pass", state.board.passing().len(), state.board.0.len());
+    let passing = format!("{} of {} checks pass", state.progress.board.passing().len(), state.progress.board.0.len());
     let now = match &state.phase {
-        Phase::New if state.baseline.is_some() => {
+        Phase::New if state.progress.baseline.is_some() => {
             format!("{subject} runs its checks again, because something changed or it was woken.")
         }
         Phase::New => format!("{subject} is taking its baseline: the checks run once before the first turn."),
@@ -33,7 +33,7 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Some(doubted) => format!("{now} The last turn {doubted}."),
         None => now,
     };
-    let told = state.tickets.iter().any(|key| key.starts_with("stagnation"));
+    let told = state.people.tickets.iter().any(|key| key.starts_with("stagnation"));
     match another_way(state) {
         Some(tries) if told => format!("{now} It {tries}; that did not help either, and a ticket was opened."),
         Some(tries) => format!("{now} It {tries}; if that does not help either, a ticket is opened."),
@@ -49,7 +49,7 @@ pub fn doubted(state: &LoopState) -> Option<String> {
 
 /// Describes the change of strategy, with its start and its cause.
 pub fn another_way(state: &LoopState) -> Option<String> {
-    let change = state.strategy.as_ref().filter(|_| !state.is_over())?;
+    let change = state.progress.strategy.as_ref().filter(|_| !state.is_over())?;
     let (what, rule) = (stagnation(&change.reason), &change.reason.rule);
     Some(format!("tries another way since turn {}, because there was {what} [{rule}]", change.from_turn))
 }
@@ -73,6 +73,8 @@ fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
         Some(StopCause::Spinning) => " It is being stopped: it does the same again and again.",
         Some(StopCause::NoDiff) => " It is being stopped: it goes on and changes nothing.",
         Some(StopCause::Lingers) => " It is being stopped: it has finished and does not end.",
+        Some(StopCause::Budget) => " It is being stopped: the budget is used up.",
+        Some(StopCause::Announced) => " It is being stopped: it announced a long wait for its vendor.",
         Some(StopCause::Wall) => " It is being stopped: its time is up.",
         Some(StopCause::Shutdown) => " It is being stopped: the supervisor goes down.",
         None => "",
@@ -107,7 +109,7 @@ fn ended(state: &LoopState, ending: &LoopEnd) -> String {
     let again = format!("`everloop resume {}` goes on.", state.id);
     match ending {
         LoopEnd::Reached => "the goal is reached, all checks pass;".to_owned(),
-        LoopEnd::Exhausted { bound } => format!("not reached, because the limit on {bound} was used up; {again}"),
+        LoopEnd::Exhausted { bound } => format!("not reached, because its {}; {again}", used_up(bound)),
         LoopEnd::Stopped { by } => format!("it was stopped by {by}; {again}"),
         LoopEnd::Failed { why } => format!("it cannot go on: {why}; {again}"),
     }
@@ -194,6 +196,32 @@ pub fn backed_off(why: &str, failures: &str) -> String {
     }
 }
 
+/// When a wait ends, or what ends it.
+fn how_it_ends(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
+    match reason.until {
+        Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
+        Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
+        None if reason.rule == RuleId::Unattended => {
+            "; the same `everloop run` goes on with it, or `everloop resume` in the background".to_owned()
+        }
+        None if reason.rule == RuleId::Variables => "; run the same `everloop run` command again".to_owned(),
+        None if reason.rule == RuleId::ChecksBroken => {
+            "; mend it and run the same `everloop run` again (`everloop wake` in the background); if a turn is meant to \
+             mend it, add --yes (`start_broken`)"
+                .to_owned()
+        }
+        None if reason.rule == RuleId::Paused => "; `everloop resume` ends it".to_owned(),
+        None if reason.rule.as_str().starts_with("immune.") => String::new(),
+        None if reason.rule == RuleId::AgentNone => {
+            "; change `kinds` or priorities and `everloop config apply`".to_owned()
+        }
+        None if reason.rule == RuleId::AgentRefused => {
+            "; change its model or settings and `everloop config apply`, or try again with `everloop wake`".to_owned()
+        }
+        None => "; only a person ends it: `everloop guard release`".to_owned(),
+    }
+}
+
 /// A sentence for every rule, with its inputs.
 pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let input = |name| reason.input(name);
@@ -208,6 +236,16 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         RuleId::Paused => format!("it was paused by {} ({})", input("by"), input("reason")),
         RuleId::Asleep if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),
         RuleId::Asleep => format!("it was put to sleep by {} ({})", input("by"), input("reason")),
+        RuleId::Unattended => "the terminal that it was started from is gone, and it was not detached".to_owned(),
+        RuleId::Variables => format!(
+            "it needs {} of the `everloop run` that started it, and its supervisor was started again without",
+            input("names")
+        ),
+        RuleId::ChecksBroken => format!(
+            "no turn starts, because every check that does not pass is broken: {}: {}",
+            input("check"),
+            input("why")
+        ),
         RuleId::GuardFreeze => {
             let scope = if input("scope") == "all" { "everything" } else { input("scope") };
             match input("by") {
@@ -241,6 +279,9 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
             let (kind, priority) = (input("kind"), input("priority"));
             format!("none of the loop's agents takes tasks of kind `{kind}` with priority {priority}")
         }
+        RuleId::AgentRefused => {
+            format!("the request of the agent `{}` itself is refused: {}", input("agent"), input("said"))
+        }
         RuleId::ImmuneSoft | RuleId::ImmuneOut | RuleId::ImmunePassed | RuleId::ImmuneFailed => quarantined(reason),
         RuleId::ImmuneRule => format!("a rule of {} holds: {} ({})", barred_by(reason), input("says"), input("why")),
         RuleId::ImmuneDoubt => {
@@ -249,15 +290,6 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         RuleId::GuardSlots => format!("{} of {} turns already run on this node", input("running"), input("slots")),
         other => other.to_string(),
     };
-    let end = match reason.until {
-        Some(at) if at > now => format!("; it goes on in {} (at {})", human(at.since(now)), clock(at)),
-        Some(_) => "; it goes on as soon as a supervisor runs".to_owned(),
-        None if reason.rule == RuleId::Paused => "; `everloop resume` ends it".to_owned(),
-        None if reason.rule.as_str().starts_with("immune.") => String::new(),
-        None if reason.rule == RuleId::AgentNone => {
-            "; change `kinds` or priorities and `everloop config apply`".to_owned()
-        }
-        None => "; only a person ends it: `everloop guard release`".to_owned(),
-    };
+    let end = how_it_ends(reason, now, clock);
     format!("{said}{end} [{}].", reason.rule)
 }

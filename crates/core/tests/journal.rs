@@ -16,9 +16,10 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::{
     Class, Dimension, ImmuneRule, ImmuneStep as Step, ObservedOutcome, RuleEffect, Subject, Threshold,
 };
-use everloop_core::isolation::IsolationSpec;
+use everloop_core::isolation::{CommandAccess, IsolationSpec};
 use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
+use everloop_core::prices::{Prices, Rates};
 use everloop_core::reason::{Reason, RuleId};
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
@@ -37,6 +38,7 @@ const VERSION_5: &str = include_str!("fixtures/journal-v5.jsonl");
 const VERSION_6: &str = include_str!("fixtures/journal-v6.jsonl");
 const VERSION_7: &str = include_str!("fixtures/journal-v7.jsonl");
 const VERSION_8: &str = include_str!("fixtures/journal-v8.jsonl");
+const VERSION_9: &str = include_str!("fixtures/journal-v9.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -58,6 +60,7 @@ fn spec() -> Box<LoopSpec> {
             weight: 2,
             pin: text("abc"),
             proof: everloop_core::test_evidence::Proof::default(),
+            parallel: false,
         }],
         agent: AgentSpec {
             name: text("command"),
@@ -78,6 +81,7 @@ fn spec() -> Box<LoopSpec> {
             protect: vec![text("tests/**")],
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         },
         bounds: bounds(),
@@ -265,7 +269,11 @@ fn added() -> Vec<Event> {
         used,
         in_all: Some(used),
         telemetry: None,
+        rates: None,
         limit: Some(limit.clone()),
+        announced: None,
+        error: None,
+        request_id: None,
         quotas: vec![quota],
         context_percent: Some(12),
         ok: Some(false),
@@ -383,6 +391,7 @@ fn watching() -> Vec<Event> {
         timeout: Duration::from_secs(20),
         title: text("look"),
         prompt: text("mend it"),
+        access: CommandAccess::default(),
     };
     let mut spec = spec();
     spec.watch = WatchSpec {
@@ -442,23 +451,30 @@ fn kind(event: &Event) -> &'static str {
         Event::TurnJudged { .. } => "turn_judged",
         Event::TurnReturned { .. } => "turn_returned",
         Event::TurnEnded { .. } => "turn_ended",
+        Event::Attached { .. } => "attached",
+        Event::Detached { .. } => "detached",
         Event::Woken { .. } => "woken",
         Event::Paused { .. } => "paused",
         Event::Resumed { .. } => "resumed",
         Event::StopAsked { .. } => "stop_asked",
         Event::Steered { .. } => "steered",
+        Event::WorkTaken { .. } => "work_taken",
         Event::Stopping { .. } => "stopping",
         Event::AgentSwitched { .. } => "agent_switched",
+        Event::AgentRefused { .. } => "agent_refused",
+        Event::PriceUnknown { .. } => "price_unknown",
         Event::Limited { .. } => "limited",
         Event::Cooldown { .. } => "cooldown",
         Event::Backoff { .. } => "backoff",
         Event::DelayLifted { .. } => "delay_lifted",
+        Event::CliStarted { .. } => "cli_started",
         Event::Frozen { .. } => "frozen",
         Event::Released { .. } => "released",
         Event::Noticed { .. } => "noticed",
         Event::StrategyChanged { .. } => "strategy_changed",
         Event::TicketOpened { .. } => "ticket_opened",
         Event::TicketClosed { .. } => "ticket_closed",
+        Event::Forgotten => "forgotten",
         Event::Ended { .. } => "ended",
         Event::Recovered { .. } => "recovered",
         Event::InSession { .. } => "in_session",
@@ -471,7 +487,7 @@ fn kind(event: &Event) -> &'static str {
     }
 }
 
-const KINDS: usize = 35;
+const KINDS: usize = 42;
 
 fn first() -> Vec<Event> {
     turns().into_iter().chain(others()).collect()
@@ -571,11 +587,71 @@ fn every_event_of_version_7_is_read_as_it_was_meant() {
     }
 }
 
+fn eighth() -> Vec<Event> {
+    seventh().into_iter().chain(lifted()).collect()
+}
+
 #[test]
-fn every_event_of_version_8_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 8, "a new version gets a fixture of its own beside this one");
-    let events: Vec<Event> = seventh().into_iter().chain(lifted()).collect();
-    let lines: Vec<&str> = VERSION_8.lines().collect();
+fn every_event_of_version_8_is_read_as_it_was_meant() {
+    let (events, lines) = (eighth(), VERSION_8.lines().collect::<Vec<_>>());
+    assert_eq!(lines.len(), events.len());
+    for (line, event) in lines.iter().zip(&events) {
+        let read: Event = serde_json::from_str(line).expect("an old line stays readable");
+        assert_eq!(read, *event);
+    }
+}
+
+/// What version 9 added.
+fn ninth_added() -> Vec<Event> {
+    let limit =
+        |class, reset_at| VendorLimit { rule: text("any.request"), class, reset_at, text: text("no such model") };
+    let mut exit = exited(Some(StopCause::Announced));
+    if let Event::TurnExited { exit, .. } = &mut exit {
+        exit.report = Some(Box::new(TurnReport {
+            announced: Some(limit(LimitClass::Rate, Some(AT))),
+            error: Some(text("no such model")),
+            request_id: Some(text("req_1")),
+            rates: Some(Rates {
+                prices: Prices { input: 5_000_000, output: 30_000_000, cache_read: 500_000, cache_write: 5_000_000 },
+                as_of: Some(text("2026-11")),
+            }),
+            ..TurnReport::default()
+        }));
+    }
+    let spend = Spend { calls: 1, tokens: 1500, microusd: 7500 };
+    let settled = Settled { spend, estimated: true, tokens_exact: true, ..Settled::default() };
+    let priced = Event::TurnEnded { turn: turn(), outcome: Outcome::NotYet, settled, work: None, integrated: None };
+    vec![
+        Event::WorkTaken { by: text("ann"), commit: text("c0ffee") },
+        Event::CliStarted {
+            scopes: vec![Scope::All, Scope::Loop(LoopId::new("k3f9"))],
+            agent: text("claude"),
+            by: text("turn k3f9-1.1"),
+        },
+        Event::InSession {
+            session: text("27832923"),
+            name: text("main"),
+            did: SessionAct::NotHeld { failing: vec![text("unit")] },
+        },
+        Event::AgentRefused {
+            agent: text("claude"),
+            account: text("default/claude"),
+            limit: limit(LimitClass::Request, None),
+        },
+        exit,
+        Event::Attached { by: text("run") },
+        Event::Detached { by: text("ann") },
+        Event::Forgotten,
+        Event::PriceUnknown { agent: text("codex"), model: text("gpt-99") },
+        priced,
+    ]
+}
+
+#[test]
+fn every_event_of_version_9_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 9, "a new version gets a fixture of its own beside this one");
+    let events: Vec<Event> = eighth().into_iter().chain(ninth_added()).collect();
+    let lines: Vec<&str> = VERSION_9.lines().collect();
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(&events) {
         let read: Event = serde_json::from_str(line).expect("an old line stays readable");

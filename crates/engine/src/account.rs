@@ -5,18 +5,28 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
-use everloop_agents::environment::{Environment, Hidden};
+use everloop_agents::environment::{Environment, Hidden, Outside};
 use everloop_core::spec::{AgentSpec, Variable, VariableSource};
 
 /// A key is a line; a file with a longer one is not a key.
 const VALUE_CAP: u64 = 64 << 10;
 
-/// The variables of our environment and of its account that an agent gets.
-pub(super) fn environment(agent: &AgentSpec) -> Result<Environment, String> {
+/// Names of variables of the environment that an agent is given.
+pub(super) fn names(agent: &AgentSpec) -> Vec<String> {
+    let of_account = agent.env.iter().filter_map(|variable| match &variable.source {
+        VariableSource::Env(name) => Some(name),
+        VariableSource::Plain(_) | VariableSource::File(_) => None,
+    });
+    agent.pass_env.iter().chain(&agent.login).chain(of_account).cloned().collect()
+}
+
+/// The variables of the environment and of its account that an agent gets.
+pub(super) fn environment(agent: &AgentSpec, outside: &Outside) -> Result<Environment, String> {
     let names: Vec<String> = agent.pass_env.iter().chain(&agent.login).cloned().collect();
-    let mut env = Environment::from_ours(&names);
+    let mut env = Environment::from(outside, &names);
     for variable in &agent.env {
-        let value = value(variable).map_err(|why| format!("account `{}`: {}: {why}", agent.account, variable.name))?;
+        let value =
+            value(variable, outside).map_err(|why| format!("account `{}`: {}: {why}", agent.account, variable.name))?;
         env = env.with(&variable.name, value);
     }
     Ok(env)
@@ -31,13 +41,13 @@ pub(super) fn secrets(agent: &AgentSpec) -> Vec<String> {
 
 /// Secrets to redact from the output of checks and setups, whichever of the loop's agents wrote
 /// them down.
-pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>) -> Vec<Hidden> {
+pub fn hidden<'a>(agents: impl Iterator<Item = &'a AgentSpec>, outside: &Outside) -> Vec<Hidden> {
     let mut hidden = Vec::new();
     for agent in agents {
         let own = agent.env.iter().filter(|v| is_secret(v));
-        hidden.extend(own.filter_map(|v| Some(Hidden { name: v.name.clone(), value: value(v).ok()? })));
+        hidden.extend(own.filter_map(|v| Some(Hidden { name: v.name.clone(), value: value(v, outside).ok()? })));
         let login = agent.login.iter().filter(|name| holds_key(name));
-        hidden.extend(login.filter_map(|name| Some(Hidden { name: name.clone(), value: std::env::var_os(name)? })));
+        hidden.extend(login.filter_map(|name| Some(Hidden { name: name.clone(), value: outside.get(name)?.clone() })));
     }
     hidden
 }
@@ -51,11 +61,13 @@ fn holds_key(name: &str) -> bool {
     ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word))
 }
 
-fn value(variable: &Variable) -> Result<OsString, String> {
+fn value(variable: &Variable, outside: &Outside) -> Result<OsString, String> {
     match &variable.source {
         VariableSource::Plain(text) => Ok(at_home(text).into()),
-        VariableSource::Env(name) => std::env::var_os(name)
+        VariableSource::Env(name) => outside
+            .get(name)
             .filter(|v| !v.is_empty())
+            .cloned()
             .ok_or_else(|| format!("the variable `{name}` is not set where the supervisor was started")),
         VariableSource::File(path) => first_line(&at_home(path)).map_err(|e| format!("cannot read `{path}`: {e}")),
     }

@@ -54,6 +54,15 @@ impl Caller {
         }
     }
 
+    /// The turn that acts, directly or over a protocol.
+    pub fn turn(&self) -> Option<&str> {
+        match self {
+            Self::Turn(turn) => Some(turn),
+            Self::Client(name) => name.strip_prefix("turn "),
+            Self::Person(_) => None,
+        }
+    }
+
     /// How far texts of this caller are trusted: only a person's are instructions.
     pub fn trust(&self) -> Trust {
         if self.is_person() { Trust::Operator } else { Trust::Agent }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use everloop_core::event::LoopEnd;
+use everloop_core::op::Refusal;
 use serde_json::{Value, json};
 
 use crate::diagnostic::{ConfigError, Diagnostic};
@@ -202,6 +203,10 @@ impl From<ConfigError> for Failure {
     }
 }
 
+/// What helps when the ledger is gone or broken.
+pub const RECOVER: &str =
+    "`everloop recover --dry-run` shows what the mirror brings back, `everloop recover` rebuilds the ledger from it";
+
 impl From<everloop_store::Error> for Failure {
     fn from(error: everloop_store::Error) -> Self {
         use everloop_store::Error as Ledger;
@@ -210,8 +215,15 @@ impl From<everloop_store::Error> for Failure {
             Some(source) => failure.because(source),
             None => failure,
         };
+        if error.is_broken_file() {
+            return failure.hint(RECOVER);
+        }
         let is_hub = |path: &std::path::Path| path.starts_with("postgres:");
         match error {
+            Ledger::Refused(Refusal::Rights { .. }) => Self { code: Code::BadConfig, ..failure }.hint(
+                "do it on a machine with the login of a leader, or give this login its rights: \
+                 everloop mesh hub init --print-sql --role NAME",
+            ),
             Ledger::Missing { path } if is_hub(&path) => failure.hint("create it: everloop mesh hub init"),
             Ledger::Older { path, .. } if is_hub(&path) => failure.hint("migrate it: everloop mesh hub migrate"),
             Ledger::Away { .. } => Self { code: Code::Away, ..failure }
@@ -227,9 +239,11 @@ impl From<everloop_store::Error> for Failure {
             ),
             Ledger::OtherHub { .. } | Ledger::SetBack { .. } => Self { code: Code::NeedsPerson, ..failure }
                 .hint("find out what changed the database before any node goes on; nothing was written to it"),
-            Ledger::Damaged(_) => {
-                failure.hint("nothing was guessed at; `everloop doctor` shows how far the journal is intact")
-            }
+            Ledger::Damaged(_) => failure.hint(
+                "nothing was guessed at; `everloop doctor` shows how far the journal is intact; to rebuild it from the \
+                 mirror, move `ledger.db` away and run `everloop recover`",
+            ),
+            Ledger::Unreadable { .. } => failure.hint(RECOVER),
             Ledger::Newer { .. } => failure.hint("use the everloop that wrote it, or a newer one"),
             Ledger::Full { .. } => failure.hint("free some disk space; nothing is lost"),
             Ledger::Busy { .. } => failure.hint("try again; another everloop is writing"),

@@ -1,11 +1,11 @@
-//! A person's hold and release of the guard: written to the guard's state and to the journal in one
-//! transaction, with name and reason.
+//! What is written to the guard beside the loops: a person's hold and release, and starts of CLIs
+//! that are no turns. State and journal are one transaction.
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
-use everloop_core::guard::Scope;
+use everloop_core::guard::{GuardState, Scope};
 use everloop_core::op::{Op, Refusal};
-use everloop_core::reason::RuleId;
+use everloop_core::reason::{Reason, RuleId};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Sqlite};
@@ -64,4 +64,45 @@ pub fn write(ledger: &mut Sqlite, scope: &Scope, (event, now): (&Event, Time), e
         }
     }
     Err(Error::Refused(conflict))
+}
+
+/// A CLI that was started beside the turns.
+pub struct CliStart<'a> {
+    /// All scopes in which it counts; the first one decides.
+    pub scopes: Vec<Scope>,
+    pub agent: &'a str,
+    /// The session, or the turn.
+    pub by: String,
+    pub now: Time,
+}
+
+impl CliStart<'_> {
+    /// Counts it in all its scopes and in the journal, unless `refuses` finds a reason not to; that
+    /// reason.
+    pub fn count(
+        &self,
+        ledger: &mut Sqlite,
+        refuses: impl Fn(&GuardState) -> Option<Reason>,
+    ) -> Result<Option<Reason>, Error> {
+        let (scopes, agent, by) = (self.scopes.clone(), self.agent.to_owned(), self.by.clone());
+        let event = Event::CliStarted { scopes, agent, by };
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let mut batch = Vec::new();
+            for (place, scope) in self.scopes.iter().enumerate() {
+                let mut guard = ledger.guard(scope)?;
+                if let Some(reason) = refuses(&guard.state).filter(|_| place == 0) {
+                    return Ok(Some(reason));
+                }
+                guard.state.apply(scope, &event, self.now);
+                let (scope, state) = (scope.clone(), Box::new(guard.state));
+                batch.push(Op::SaveGuard { scope, version: guard.version, state });
+            }
+            batch.push(Op::Append { owner: None, events: vec![event.clone()] });
+            match ledger.transact(self.now, &batch) {
+                Err(Error::Refused(Refusal::Conflict { .. })) => {}
+                other => return other.map(|_| None),
+            }
+        }
+        Err(Error::Refused(Refusal::Conflict { what: "the guard".to_owned() }))
+    }
 }

@@ -12,7 +12,7 @@ use crate::error::Failure;
 const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// The document with its version; a missing one is version 0.
-pub fn read(ledger: &impl Ledger) -> Result<(u64, Immune), Failure> {
+pub fn read(ledger: &(impl Ledger + ?Sized)) -> Result<(u64, Immune), Failure> {
     let Some(row) = ledger.doc(DOC, FLEET)? else { return Ok((0, Immune::default())) };
     let immune = Immune::read(&row.body).map_err(|why| {
         Failure::failed(format!("cannot read the record of quarantines: {why}"))

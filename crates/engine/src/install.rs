@@ -1,17 +1,19 @@
-//! What `init` writes into a project besides everloop.toml, and how `uninstall` removes it:
+//! What `init` writes into a project besides everloop.toml, and how `init --remove` removes it:
 //! sections of instructions, hooks, MCP entries. Files of others are edited as texts, so that
 //! nothing else in them changes.
 //!
 //! - [`json`]: members of a JSON file, put in and taken out by their place in the text
 //! - [`section`]: a part of a Markdown or TOML file between two marks
 //! - [`plan`]: which agent reads what; [`plugin`]: the same as a plugin of Claude Code
-//! - [`record`]: the original content of files, to restore it
+//! - [`record`]: the original content of files, to restore it; [`watch`]: whether hooks are still
+//!   there
 
 pub mod json;
 pub mod plan;
 pub mod plugin;
 pub mod record;
 pub mod section;
+pub mod watch;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -3,12 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use everloop_agents::channel::Receiver;
 use everloop_agents::isolation::{MovedHome, concrete, furnish};
 use everloop_core::isolation::{
     CommandKind, Isolation, IsolationMode, IsolationSpec, Places, at_home, clis_of, places,
 };
 use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, VariableSource};
+use everloop_core::watch::MonitorSpec;
 
+use crate::gate;
 use crate::state_folder::StateFolder;
 
 /// One command of a loop.
@@ -20,13 +23,13 @@ pub(super) struct CommandPlace<'a> {
 }
 
 impl CommandPlace<'_> {
-    /// A turn of this agent, which reads `prompt_file`, and the variables that move the folders of
+    /// A turn of this agent, which reads `own_files`, and the variables that move the folders of
     /// its CLIs. No isolation: it is everloop's own program that types into a pane, and the agent
     /// there runs as its pane was started.
     pub(super) fn turn(
         &self,
         agent: &AgentSpec,
-        prompt_file: &Path,
+        own_files: Vec<PathBuf>,
     ) -> Result<(Option<Isolation>, Vec<MovedHome>), String> {
         if agent.kind == AgentKind::Pane {
             return Ok((None, Vec::new()));
@@ -35,9 +38,12 @@ impl CommandPlace<'_> {
         let mut at = self.places(&home, &env);
         let clis = clis_of(agent.kind, &agent.argv);
         let moved = self.furnish(&clis, &agent.account, &at)?;
-        at.own = vec![prompt_file.to_owned()];
+        at.own = own_files;
         at.own_writable = moved.iter().map(|home| home.writable.clone()).collect();
         at.own.extend(moved.iter().map(|home| home.folder.clone()));
+        if gate::is_for(agent) {
+            at.own.push(gate::folder(self.home.root()));
+        }
         if agent.kind == AgentKind::Api {
             let sessions = self.home.root().join("sessions");
             std::fs::create_dir_all(&sessions).map_err(|e| format!("cannot make `{}`: {e}", sessions.display()))?;
@@ -97,6 +103,23 @@ impl CommandPlace<'_> {
 pub fn of_check(spec: &IsolationSpec, state: &Path, folder: &Path) -> Isolation {
     let home = user_home();
     make(&CommandKind::Check, spec, &places_at(&home, &inherited, (state, folder)))
+}
+
+/// The isolation of a monitor's command, which runs in the folder of its loop.
+pub(super) fn of_monitor(spec: &LoopSpec, monitor: &MonitorSpec, state: &Path) -> Isolation {
+    let home = user_home();
+    let mut at = places_at(&home, &inherited, (state, Path::new(&spec.workspace.dir)));
+    at.secret_files = secret_files(spec.agents());
+    make(&CommandKind::Probe, &monitor.access.spec(&spec.isolation), &at)
+}
+
+/// The isolation of the command of a notifier, a mailbox or a tracker.
+pub fn of_receiver(receiver: &Receiver, state: &Path) -> Isolation {
+    let (home, folder) = (user_home(), receiver.folder());
+    let mut at = places_at(&home, &inherited, (state, &folder));
+    // A note on the screen goes through the bus of the session, which a mount namespace hides.
+    at.own = inherited("XDG_RUNTIME_DIR").map(|dir| dir.join("bus")).into_iter().collect();
+    make(&CommandKind::Delivery, &receiver.access.own.spec(&receiver.access.around), &at)
 }
 
 fn places_at<'a>(

@@ -5,27 +5,31 @@
 //! - [`supervisor`]: the shell around the pure loop of `everloop-core`, with the mesh node
 //! - [`board`]: which task of a loop is next, and the board as a file; [`mailbox`]: messages;
 //!   [`tickets`]: answers to questions for a person; [`outboxes`]: what channels were sent
-//! - [`hook`]: sessions that everloop did not start; [`completion`]: signs of being complete;
+//! - [`hook`]: sessions that everloop did not start; [`handoffs`]: what they leave; [`completion`]: signs of being complete;
 //!   [`install`]: what makes their CLIs know of everloop; [`unit`]: service managers
 //! - [`hold`]: freezes by a person; [`immune`]: quarantine rules; [`record`]: stored states, and
 //!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns;
 //!   [`replay`]: whether states follow from the journal
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in,
 //!   [`node_keys`]: its keys there; [`projects`]: the configuration of folders, as typed answers;
-//!   [`trust`]: the one in force; [`account`]: variables of accounts; [`caller`]: the person or
-//!   agent that acts
-//! - [`isolation`]: what a loop's commands may reach on this machine
+//!   [`trust`]: the one in force; [`account`]: variables of accounts; [`brought`]: the environment
+//!   of a `run` that joins; [`caller`]: the person or agent that acts
+//! - [`isolation`]: what a loop's commands may reach on this machine; [`gate`]: the guard before CLIs
+//!   that a command starts
 //! - [`figures`], [`telemetry`], [`port`], [`token`]: what a supervisor publishes, and where
 //! - [`error`]: failures with hints and exit codes; [`diagnostic`]: mistakes in files; [`text`],
 //!   [`quantities`]: safe text, times and money in words
 
 pub mod account;
 pub mod board;
+pub mod brought;
 pub mod caller;
 pub mod completion;
 pub mod diagnostic;
 pub mod error;
 pub mod figures;
+pub mod gate;
+pub mod handoffs;
 pub mod hold;
 pub mod hook;
 pub mod immune;
@@ -33,8 +37,10 @@ pub mod install;
 pub mod isolation;
 pub mod mailbox;
 pub mod membership;
+pub mod node_files;
 pub mod node_keys;
 pub mod outboxes;
+pub mod permissions;
 pub mod port;
 pub mod projects;
 pub mod quantities;

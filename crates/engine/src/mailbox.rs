@@ -4,6 +4,7 @@
 //! tickets; a task keeps its comments, and every other recipient has a mailbox under a name with
 //! `@`. What agents write is data.
 
+use everloop_agents::redact::without_secrets;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{Message, Op, Trust};
 use everloop_core::prompt::QuotedMessage;
@@ -43,8 +44,9 @@ pub fn comments_of(task: &TaskId) -> String {
     format!("task:{task}")
 }
 
-/// Trims a text and checks that it may be sent.
-pub fn checked(text: &str) -> Result<&str, Failure> {
+/// Trims a text and checks that it may be sent. It is kept in the journal and handed on to models, so
+/// what has the shape of a secret is left out.
+pub fn checked(text: &str) -> Result<String, Failure> {
     let text = text.trim();
     if text.is_empty() {
         return Err(Failure::usage("the message is empty").hint("give a text: everloop message send TO \"TEXT\""));
@@ -53,7 +55,7 @@ pub fn checked(text: &str) -> Result<&str, Failure> {
         return Err(Failure::usage(format!("the message is longer than {TEXT_MAX_CHARS} characters"))
             .hint("write it into a file of the project and name that file"));
     }
-    Ok(text)
+    Ok(without_secrets(text))
 }
 
 /// The operation that puts a text into a mailbox, unless it is full.
@@ -121,6 +123,8 @@ mod tests {
     #[test]
     fn texts_have_an_end_and_a_beginning() {
         assert_eq!(checked(" hello \n").expect("it is a text"), "hello");
+        let key = format!("use sk-ant-api03-{}", "x1".repeat(40));
+        assert_eq!(checked(&key).expect("it is a text"), "use [redacted:anthropic key]");
         assert!(checked(" \n").is_err());
         assert!(checked(&"x".repeat(TEXT_MAX_CHARS + 1)).is_err());
     }

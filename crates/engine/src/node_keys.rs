@@ -117,7 +117,7 @@ impl NodeKeys {
     }
 
     /// The keys that the hub lists, by node, and those that no key signed for.
-    pub fn listed(&self, hub: &Postgres) -> Result<Vec<ListedKey>, Failure> {
+    pub fn listed(&self, hub: &dyn Ledger) -> Result<Vec<ListedKey>, Failure> {
         let docs = hub.docs(KIND)?;
         let read = |node: NodeId, body: &str| (node.clone(), Listing::read(&node, body, self));
         Ok(docs.into_iter().map(|doc| read(NodeId::new(doc.key), &doc.body)).collect())

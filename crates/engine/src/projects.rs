@@ -112,8 +112,8 @@ pub struct HookSpec {
     pub rules: Rules,
     /// Time that all checks together may take.
     pub check_timeout: Duration,
-    /// Size of their context window, in tokens.
-    pub context_tokens: u64,
+    /// Configured size of their context window, in tokens.
+    pub context_tokens: Option<u64>,
     /// Globs of files that may not shrink.
     pub guarded: Vec<String>,
     /// By how much guarded files may shrink.

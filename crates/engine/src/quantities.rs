@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use everloop_core::event::Settled;
+pub use everloop_core::event::used_up;
 use everloop_core::guard::Spend;
 use everloop_core::raise::RunLimits;
 use everloop_core::scoreboard::Scoreboard;
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::state::{LoopSpend, LoopState, Phase};
 use everloop_core::time::{Time, human};
 use jiff::tz::TimeZone;
 
+use crate::tally::UsageSum;
 use crate::text::count;
 
 /// `3 of 5 checks pass`.
@@ -17,15 +20,6 @@ pub fn score(board: &Scoreboard) -> String {
         0 => "no check has run yet".to_owned(),
         1 => format!("{} of 1 check passes", board.passing().len()),
         all => format!("{} of {all} checks pass", board.passing().len()),
-    }
-}
-
-/// The bound that ended a loop, as a fragment about the loop.
-pub fn used_up(bound: &str) -> String {
-    match bound {
-        "deadline" => "deadline has passed".to_owned(),
-        "time" => "time is used up".to_owned(),
-        bound => format!("{bound} are used up"),
     }
 }
 
@@ -101,16 +95,12 @@ pub fn took(millis: u64) -> String {
 
 /// `~$0.30, ~12k tokens, 3 calls`; `~` marks estimates. Zeros are left out.
 pub fn spend(spend: Spend, accuracy: Accuracy) -> String {
-    let mark = match accuracy {
-        Accuracy::Estimated => "~",
-        Accuracy::Reported => "",
-    };
     let mut parts = Vec::new();
     if spend.microusd > 0 {
-        parts.push(format!("{mark}{}", money(spend.microusd)));
+        parts.push(format!("{}{}", accuracy.of_dollars(), money(spend.microusd)));
     }
     if spend.tokens > 0 {
-        parts.push(format!("{mark}{} tokens", tokens(spend.tokens)));
+        parts.push(format!("{}{} tokens", accuracy.of_tokens(), tokens(spend.tokens)));
     }
     parts.push(count(spend.calls, "call"));
     parts.join(", ")
@@ -121,14 +111,47 @@ pub fn spend(spend: Spend, accuracy: Accuracy) -> String {
 pub enum Accuracy {
     /// everloop's own estimate.
     Estimated,
+    /// Tokens by the agent's report, dollars by a list of prices.
+    DollarsEstimated,
     /// The agent's report.
     Reported,
 }
 
 impl Accuracy {
-    /// From the flag in states.
-    pub fn of(estimated: bool) -> Self {
-        if estimated { Accuracy::Estimated } else { Accuracy::Reported }
+    /// The mark before dollars.
+    pub fn of_dollars(self) -> &'static str {
+        if self == Accuracy::Reported { "" } else { "~" }
+    }
+
+    /// The mark before tokens.
+    pub fn of_tokens(self) -> &'static str {
+        if self == Accuracy::Estimated { "~" } else { "" }
+    }
+
+    fn new(estimated: bool, tokens_exact: bool) -> Self {
+        match (estimated, tokens_exact) {
+            (false, _) => Accuracy::Reported,
+            (true, true) => Accuracy::DollarsEstimated,
+            (true, false) => Accuracy::Estimated,
+        }
+    }
+}
+
+impl From<&LoopSpend> for Accuracy {
+    fn from(spend: &LoopSpend) -> Self {
+        Accuracy::new(spend.estimated, spend.tokens_exact)
+    }
+}
+
+impl From<&Settled> for Accuracy {
+    fn from(settled: &Settled) -> Self {
+        Accuracy::new(settled.estimated, settled.tokens_exact)
+    }
+}
+
+impl From<&UsageSum> for Accuracy {
+    fn from(sum: &UsageSum) -> Self {
+        Accuracy::new(sum.estimated, !sum.tokens_estimated)
     }
 }
 
@@ -136,19 +159,19 @@ impl Accuracy {
 /// short are not counted, so they are named once there were any.
 pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
     let (bounds, budget) = (&limits.bounds, &limits.budget);
-    let turns = bounds.max_turns.map(|n| u64::from(n.saturating_sub(state.turns)));
-    let calls = budget.calls.map(|n| n.saturating_sub(state.spent.calls));
+    let turns = bounds.max_turns.map(|n| u64::from(n.saturating_sub(state.task.turns)));
+    let calls = budget.calls.map(|n| n.saturating_sub(state.spend.spent.calls));
     let turns = [turns, calls].into_iter().flatten().min();
-    let more = if state.started > 0 { "more " } else { "" };
+    let more = if state.task.started > 0 { "more " } else { "" };
     let mut parts: Vec<String> = Vec::new();
     parts.extend(turns.map(|n| format!("{n} {more}{}", if n == 1 { "turn" } else { "turns" })));
     parts.extend(bounds.max_time.map(|time| human(time.saturating_sub(state.time_used(now)))));
     parts.extend(bounds.deadline.map(|at| format!("until {}", here(at))));
     let price = state.spec.agent.turn_microusd;
     let by_turns = turns.filter(|_| price > 0).map(|n| (n.saturating_mul(price), "~"));
-    let left = budget.microusd.map(|most| (most.saturating_sub(state.spent.microusd), ""));
+    let left = budget.microusd.map(|most| (most.saturating_sub(state.spend.spent.microusd), ""));
     parts.extend(left.into_iter().chain(by_turns).min().map(|(most, mark)| format!("{mark}{}", money(most))));
-    parts.extend(budget.tokens.map(|n| format!("{} tokens", tokens(n.saturating_sub(state.spent.tokens)))));
+    parts.extend(budget.tokens.map(|n| format!("{} tokens", tokens(n.saturating_sub(state.spend.spent.tokens)))));
     if parts.is_empty() {
         let pace = state.spec.guard.caps.per_day.map(|day| {
             let cost = u64::from(day).saturating_mul(price);
@@ -158,7 +181,7 @@ pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
         return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
     }
     let under_way = u32::from(matches!(state.phase, Phase::Turn(_)));
-    if bounds.max_turns.is_some() && state.started > state.turns + under_way {
+    if bounds.max_turns.is_some() && state.task.started > state.task.turns + under_way {
         parts.push("turns that were cut short not counted".to_owned());
     }
     parts.join(", ")
@@ -206,6 +229,10 @@ mod tests {
         assert_eq!([took(0), took(1234), took(61_000)], ["0ms", "1.2s", "61s"]);
         let used = Spend { calls: 1, tokens: 0, microusd: 100_000 };
         assert_eq!(spend(used, Accuracy::Estimated), "~$0.10, 1 call");
+        let used = Spend { tokens: 12_345, ..used };
+        assert_eq!(spend(used, Accuracy::Estimated), "~$0.10, ~12k tokens, 1 call");
+        assert_eq!(spend(used, Accuracy::DollarsEstimated), "~$0.10, 12k tokens, 1 call");
+        assert_eq!(spend(used, Accuracy::Reported), "$0.10, 12k tokens, 1 call");
     }
 
     #[test]
@@ -217,9 +244,9 @@ mod tests {
         state.spec.guard.budget.microusd = Some(500_000);
         state.spec.bounds.max_time = Some(Duration::from_secs(8 * 3600));
         assert_eq!(most(&state), "10 turns, 8h, $0.50");
-        (state.turns, state.started, state.spent.microusd) = (4, 4, 300_000);
+        (state.task.turns, state.task.started, state.spend.spent.microusd) = (4, 4, 300_000);
         assert_eq!(most(&state), "6 more turns, 8h, $0.20");
-        state.started = 5;
+        state.task.started = 5;
         state.spec.bounds.deadline = Some(now);
         assert!(most(&state).contains(", until ") && most(&state).ends_with("turns that were cut short not counted"));
         state.spec.bounds = everloop_core::spec::Bounds::default();

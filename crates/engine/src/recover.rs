@@ -97,6 +97,7 @@ impl RestorePlan {
             let Some(id) = stored.owner.as_ref().filter(|id| !known.contains(*id)) else { continue };
             let Ok(event) = serde_json::from_str::<Event>(&stored.body) else { continue };
             match (rebuilt.get_mut(id), event) {
+                (_, Event::Forgotten) => drop(rebuilt.remove(id)),
                 (Some(state), event) => state.apply(&event, stored.at),
                 (None, Event::LoopCreated { name, spec }) => {
                     rebuilt.insert(id.clone(), LoopState::new(id.clone(), name, *spec, stored.at));
@@ -160,7 +161,7 @@ impl RestorePlan {
         let Some((owner, number)) = task.as_str().rsplit_once('-') else { return true };
         let made = self.rows.loops.iter().find(|row| row.id.as_str() == owner).and_then(|row| read_state(row).ok());
         match (made, number.parse::<u32>()) {
-            (Some(state), Ok(number)) => number <= state.task_number,
+            (Some(state), Ok(number)) => number <= state.task.number,
             _ => true,
         }
     }
@@ -274,7 +275,7 @@ mod tests {
     fn a_turn_that_began_after_the_last_moment_is_a_stranger() {
         let mut with_loop = found(vec![row("k3f9-2", leased(), 1)]);
         let mut state = LoopState::new(LoopId::new("k3f9"), "x".to_owned(), everloop_testkit::sample::spec(), Time(1));
-        state.task_number = 2;
+        state.task.number = 2;
         with_loop.rows.loops.push(LoopRow {
             id: state.id.clone(),
             version: 3,

@@ -1,10 +1,10 @@
 //! Rebuilds every state from the journal and compares it with the stored one. Changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::decide::scopes_of;
 use everloop_core::event::Event;
-use everloop_core::guard::{GuardState, Guards};
+use everloop_core::guard::{GuardState, Guards, Scope};
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::journal::JournalRecord;
@@ -51,6 +51,7 @@ struct Fold {
     events: u64,
     /// Loops that have events but were never created.
     unborn: Vec<String>,
+    forgotten: BTreeSet<LoopId>,
 }
 
 impl Fold {
@@ -63,6 +64,16 @@ impl Fold {
             self.immune.apply(step, record.at);
         }
         let Some(id) = &record.owner else { return };
+        if record.event == Event::Forgotten {
+            self.loops.remove(id);
+            self.guards.remove(&Scope::Loop(id.clone()));
+            self.forgotten.insert(id.clone());
+            return;
+        }
+        // A ticket of it may be closed later.
+        if self.forgotten.contains(id) {
+            return;
+        }
         match (self.loops.get_mut(id), &record.event) {
             (Some(state), event) => state.apply(event, record.at),
             (None, Event::LoopCreated { name, spec }) => {

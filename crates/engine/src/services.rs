@@ -4,12 +4,18 @@
 //! - here: what every service gets
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
 //! - `tickets`: what waits for a person; `guard`: holds; `quarantine`: rules about subjects
-//! - `prompts`: what agents are given
+//! - `prompts`: what agents are given; `permissions`: what a CLI wants to be allowed
 //! - `status`, `why`: what is going on; `show`: a loop, a task or a turn in full; `diff`: what the
-//!   work of a loop changes
+//!   work of a loop changes; `take`: brings it to the person; `speech`: what an agent says while it
+//!   works
+//! - `transcript`: what an agent said and did in a turn
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
-//! - `trust`: which everloop.toml is in force
+//! - `forget`: removes loops that are over with all that they left
+//! - `names`: ids and names, for completion
+//! - `create`: a loop from its settings; `agents`: which are installed; `preflight`: what is wrong
+//!   before a loop starts
+//! - `trust`: which everloop.toml is in force; `mesh`: loops and nodes of the mesh
 //! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
 //!   `handoff`: what one leaves for the next; `sessions`: what is known of them
 //! - `runtime`: running futures and jobs
@@ -18,35 +24,45 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everloop_agents::clock;
-use everloop_core::ids::LoopId;
+use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, LoopRow, OpenMode, Postgres, Sqlite};
 
 use crate::caller::{self, Caller};
-use crate::error::Failure;
+use crate::error::{Failure, RECOVER};
 use crate::membership::Membership;
 use crate::projects::Projects;
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
+pub mod agents;
 pub mod check;
+pub mod create;
 pub mod diff;
+pub mod forget;
 pub mod guard;
 pub mod handoff;
 pub mod hook;
 pub mod journal;
 pub mod loops;
+pub mod mesh;
 pub mod messages;
+pub mod names;
+pub mod permissions;
+pub mod preflight;
 pub mod prompts;
 pub mod quarantine;
 pub mod replay;
 pub mod runtime;
 pub mod sessions;
 pub mod show;
+pub mod speech;
 pub mod status;
+pub mod take;
 pub mod tasks;
 pub mod tickets;
+pub mod transcript;
 pub mod trust;
 pub mod usage;
 pub mod why;
@@ -95,6 +111,7 @@ impl ServiceContext {
 
     /// Opens the ledger read-only; `None` when nothing was ever written.
     pub fn reader(&self, home: &StateFolder) -> Result<Option<Sqlite>, Failure> {
+        need_ledger(home)?;
         match Sqlite::open(&home.database(), OpenMode::ReadOnly) {
             Ok(ledger) => Ok(Some(ledger)),
             Err(Error::Missing { .. }) => Ok(None),
@@ -109,21 +126,21 @@ impl ServiceContext {
 
     /// Opens the ledger for writing.
     pub fn writer(&self, home: &StateFolder) -> Result<Sqlite, Failure> {
+        need_ledger(home)?;
         Ok(Sqlite::open(&home.database(), OpenMode::ReadWrite)?)
     }
 
     /// Opens the hub of this node's mesh.
     pub fn hub(&self) -> Result<(Membership, Postgres), Failure> {
         let Some(membership) = Membership::read(&self.home()?)? else {
-            return Err(Failure::config("this machine is not a node of a mesh")
-                .hint("join one: everloop mesh join postgres://…"));
+            return Err(mesh::no_mesh());
         };
         let hub = membership.open()?;
         Ok((membership, hub))
     }
 
-    /// Finds a loop by id, by name, or by the beginning of the id; without a word the one that
-    /// works in this folder, or the only one there is.
+    /// Finds a loop by id, by name, or by the beginning of the id; without a word the one of the
+    /// turn that calls, the one that works in this folder, or the only one there is.
     pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
         let mut all = Vec::new();
         for row in ledger.loops()? {
@@ -131,10 +148,20 @@ impl ServiceContext {
             all.push((row, state));
         }
         all.sort_by_key(|(_, s)| std::cmp::Reverse((!s.is_over(), s.created_at)));
-        match word {
-            Some(word) => named(all, word),
-            None => nearest(all, &self.dir),
+        if let Some(word) = word {
+            named(all, word)
+        } else {
+            let own = self.own_loop(ledger)?.and_then(|own| all.iter().position(|(row, _)| row.id == own.id));
+            own.map_or_else(|| nearest(all.clone(), &self.dir), |at| Ok(all[at].clone()))
         }
+    }
+
+    /// The loop of the turn that calls, if a turn does.
+    pub fn own_loop(&self, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
+        let turn = self.caller.turn().and_then(|turn| turn.parse::<TurnId>().ok());
+        let task = turn.map(|turn| ledger.task(turn.task())).transpose()?.flatten();
+        let Some(id) = task.and_then(|row| row.task.owner) else { return Ok(None) };
+        ledger.get_loop(&id)?.map(|row| read_state(&row)).transpose()
     }
 
     /// The loop that a word names, if there is a word.
@@ -144,6 +171,18 @@ impl ServiceContext {
             Some(word) => Ok(Some(self.find_loop(ledger, Some(word))?.0.id)),
         }
     }
+}
+
+/// Refuses to begin anew where a ledger was lost: its mirror still has the loops.
+fn need_ledger(home: &StateFolder) -> Result<(), Failure> {
+    let gone = std::fs::metadata(home.database()).map_or(true, |meta| meta.len() == 0);
+    let mirrored = || std::fs::read_dir(home.mirror().join("loops")).is_ok_and(|mut loops| loops.next().is_some());
+    if gone && mirrored() {
+        let database = home.database();
+        return Err(Failure::failed(format!("the ledger `{}` is gone, but its mirror is there", database.display()))
+            .hint(format!("{RECOVER}; to begin anew, move `{}` away", home.mirror().display())));
+    }
+    Ok(())
 }
 
 fn named(all: Vec<(LoopRow, LoopState)>, word: &str) -> Result<(LoopRow, LoopState), Failure> {

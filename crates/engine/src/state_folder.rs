@@ -1,6 +1,7 @@
 //! The state folder: everything that everloop remembers on this machine. Private to the user
 //! (0700).
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -67,6 +68,12 @@ impl StateFolder {
             Some(path) => std::path::absolute(path).map_err(|e| cannot("resolve", path, &e)),
             None => default_root(),
         }
+    }
+
+    /// The same folder if it exists; nothing of it is changed.
+    pub fn existing(explicit: Option<&Path>) -> Option<Self> {
+        let root = Self::place(explicit).ok()?;
+        root.is_dir().then_some(Self { root })
     }
 
     /// The same folder if it exists and has a supervisor. Takes no lock, not even for a moment:
@@ -143,6 +150,16 @@ impl StateFolder {
         self.root.join("turns").join(turn.as_str())
     }
 
+    /// Names of the variables that a loop was started with.
+    pub fn needs(&self, id: &LoopId) -> PathBuf {
+        self.root.join("brought").join(format!("{}.needs.json", id.as_str()))
+    }
+
+    /// The environment that a `run` brings along for a loop; removed as soon as it is read.
+    pub fn brought(&self, id: &LoopId) -> PathBuf {
+        self.root.join("brought").join(format!("{}.json", id.as_str()))
+    }
+
     /// A loop's private clone and checkout.
     pub fn work(&self, id: &LoopId) -> PathBuf {
         self.root.join("work").join(id.as_str())
@@ -161,6 +178,20 @@ impl StateFolder {
     /// Job folder of a loop's setup command.
     pub fn setup(&self, id: &LoopId) -> PathBuf {
         self.root.join("setup").join(id.as_str())
+    }
+
+    /// The folders of a loop that are there: clone and checkout, jobs of its checks and its setup,
+    /// and turns: those of its own tasks, and `turns`.
+    pub fn of_loop(&self, id: &LoopId, turns: &BTreeSet<TurnId>) -> Vec<PathBuf> {
+        let own = format!("{id}-");
+        let names = std::fs::read_dir(self.turns()).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let names = names.filter_map(|name| name.into_string().ok());
+        let its = names.filter(|name| name.starts_with(&own) || turns.iter().any(|turn| turn.as_str() == name));
+        let mut folders: Vec<PathBuf> = its.map(|name| self.turns().join(name)).collect();
+        folders.sort();
+        let others = [self.work(id), self.checks(id), self.setup(id)];
+        folders.extend(others.into_iter().filter(|folder| folder.exists()));
+        folders
     }
 
     /// Creates a private folder.

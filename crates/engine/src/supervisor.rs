@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_agents::clock::machine_period;
+use everloop_agents::environment::Outside;
 use everloop_agents::job::{self, ShimProgram};
 use everloop_agents::process;
 use everloop_agents::workspace::Workspace;
-use everloop_core::action::{Input, LoopCommand};
+use everloop_core::action::{Input, LoopCommand, TurnTrace};
 use everloop_core::correlated_stalls::CorrelatedStalls;
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, NodeId};
@@ -42,6 +43,8 @@ mod commit;
 mod completion;
 mod configuration;
 mod diff;
+mod first_look;
+mod hook_files;
 mod inbox;
 mod judge;
 mod liveness;
@@ -50,8 +53,10 @@ pub mod mirror;
 mod notify;
 mod outbound;
 mod pane;
+mod pane_watch;
 mod perform;
 pub mod prompt;
+mod prune;
 mod reply_listener;
 mod reports;
 mod stream;
@@ -188,12 +193,18 @@ struct Answer {
 pub struct Supervisor {
     projects: Arc<dyn Projects>,
     home: StateFolder,
+    /// Old records are looked for again then.
+    prune_at: Time,
     ledger: Sqlite,
     _ownership: Ownership,
     reach: LoopSelection,
+    /// The loops that a `run` waits for, each with the environment that it brought.
+    attended: BTreeMap<LoopId, Option<Outside>>,
     /// The loops that a `run` was started for; others it only supervises as long as it runs.
     own: Option<BTreeSet<LoopId>>,
     until: Until,
+    /// The environment of this process.
+    ours: Outside,
     shim: ShimProgram,
     node: NodeId,
     clock: clock::Clock,
@@ -204,6 +215,8 @@ pub struct Supervisor {
     draining: bool,
     interrupts: u32,
     ended_by: Option<Interrupt>,
+    /// Here while it runs, so that a wait in the middle of a step can end, too.
+    signals: Option<Signals>,
     looked_around: Time,
     answers: mpsc::Sender<Answer>,
     inputs: mpsc::Receiver<Answer>,
@@ -214,6 +227,8 @@ pub struct Supervisor {
     mesh: Option<mesh::Mesh>,
     /// What is in force in the folders of loops.
     configuration: configuration::Configuration,
+    /// The files of hooks that were examined.
+    hook_files: hook_files::HookFiles,
     /// The file mirror; absent in a process that only delivers a message.
     mirror: Option<mirror::Follower>,
     watchdog: watchdog::Watchdog,
@@ -234,8 +249,11 @@ impl Supervisor {
             home: options.home,
             projects: options.projects,
             ledger,
+            prune_at: Time::default(),
             _ownership: ownership,
             reach: options.reach,
+            attended: BTreeMap::new(),
+            ours: Outside::ours(),
             own,
             until: options.until,
             shim: options.shim,
@@ -247,6 +265,7 @@ impl Supervisor {
             draining,
             interrupts: 0,
             ended_by: None,
+            signals: None,
             looked_around: Time::default(),
             answers,
             inputs,
@@ -255,6 +274,7 @@ impl Supervisor {
             outbound: outbound::Outbound::default(),
             mesh: None,
             configuration: configuration::Configuration::default(),
+            hook_files: hook_files::HookFiles::default(),
             mirror: None,
             watchdog: watchdog::Watchdog::new(),
         }
@@ -270,12 +290,13 @@ impl Supervisor {
     pub async fn run(mut self, watcher: &mut impl Watcher) -> Result<Option<Interrupt>, Failure> {
         process::hide_memory();
         let mut wake_pipe = wake_pipe::WakePipe::hang(&self.home)?;
-        let mut signals = Signals::listen()?;
+        self.signals = Some(Signals::listen()?);
         self.port.serve();
         if self.until != Until::Idle {
             let role = if self.until == Until::Told { "up" } else { "run" };
             self.mirror = mirror::Follower::start(&self.home, role);
         }
+        let _panes = (self.until != Until::Idle).then(|| pane_watch::PaneWatch::start(&self.home)).flatten();
         let audit = if self.until == Until::Idle { None } else { audit::Audit::start(&self.home) };
         self.look_around(watcher).await?;
         // A loop that was held before changes nothing now; its watcher still has to see it.
@@ -293,7 +314,7 @@ impl Supervisor {
                 report = self.outbound.report() => self.reported(report, watcher).await?,
                 () = wake_pipe.rung() => self.woken(watcher).await?,
                 () = sleep(machine_period(nap)) => self.tick(watcher).await?,
-                Some(interrupt) = signals.next() => self.interrupted(interrupt, watcher).await?,
+                Some(interrupt) = next_signal(self.signals.as_mut()) => self.interrupted(interrupt, watcher).await?,
             }
         }
         self.watchdog.stopping();
@@ -371,7 +392,7 @@ impl Supervisor {
         self.looked_around = self.clock.now();
         self.tell_mirror();
         self.look_at_mesh();
-        self.read_notices()?;
+        let called = self.read_notices()?;
         let loops = self.ledger.loops()?;
         let addressed = self.addressed(&loops)?;
         self.read_configuration();
@@ -387,9 +408,23 @@ impl Supervisor {
             }
         }
         self.read_commands(watcher).await?;
+        for id in called {
+            self.attend(&id, watcher).await?;
+        }
         self.report_configuration();
+        self.report_hook_files();
         self.keep_boards().await;
         Ok(())
+    }
+
+    /// A loop that was left alone goes on.
+    async fn attend(&mut self, id: &LoopId, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let input = match self.slots.get(id).map(|slot| (&slot.state.phase, slot.action_runs)) {
+            Some((Phase::New, 0)) => Input::Recovered { found: TurnTrace::Idle },
+            Some((Phase::Waiting { .. }, _)) => Input::Tick,
+            _ => return Ok(()),
+        };
+        self.handle(id, &input, watcher).await
     }
 
     /// Reports writes of other processes and running turns to the mirror.
@@ -478,6 +513,7 @@ impl Supervisor {
 
     async fn tick(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         let now = self.clock.now();
+        self.prune_records();
         let due: Vec<LoopId> = self
             .slots
             .iter()
@@ -547,6 +583,14 @@ fn is_cut_off(input: &Input) -> bool {
         Input::Baselined { .. } | Input::Judged { .. } => true,
         Input::Exited { exit, .. } => exit.spawn_error.is_some(),
         _ => false,
+    }
+}
+
+/// The next signal; never without a listener.
+async fn next_signal(signals: Option<&mut Signals>) -> Option<Interrupt> {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use everloop_core::event::{Event, Exit, Settled};
+use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::journal::JournalRecord;
 use everloop_core::pacing::Window;
+use everloop_core::spec::DEFAULT_ACCOUNT;
 use everloop_core::stream::Usage;
 use everloop_core::telemetry::{UsageSource, settle};
 use everloop_core::time::Time;
@@ -63,6 +65,8 @@ pub struct UsageSum {
     pub microusd: u64,
     /// Some of what was charged is everloop's estimate.
     pub estimated: bool,
+    /// Some of the tokens are, too.
+    pub tokens_estimated: bool,
     /// Turns for which the agent's telemetry gave more than its stream.
     pub from_telemetry: u64,
 }
@@ -77,6 +81,7 @@ impl UsageSum {
         self.tokens = self.tokens.saturating_add(settled.spend.tokens);
         self.microusd = self.microusd.saturating_add(settled.spend.microusd);
         self.estimated |= settled.estimated;
+        self.tokens_estimated |= settled.estimated && !settled.tokens_exact;
         self.from_telemetry += u64::from(settled.source == UsageSource::Telemetry);
     }
 }
@@ -143,10 +148,15 @@ impl UsageTally {
     /// Adds a record; records that are not about a turn's usage change nothing.
     pub fn take(&mut self, record: &JournalRecord) {
         match &record.event {
-            Event::TurnStarted { turn, agent, account, resume, .. } => {
+            Event::TurnStarted { turn, agent, account, resume, permit, .. } => {
+                // The default account is one per kind of agent, as the permit names it.
+                let charged = permit.scopes.iter().find_map(|scope| match scope {
+                    Scope::Account(name) => Some(name),
+                    Scope::All | Scope::Node(_) | Scope::Loop(_) => None,
+                });
                 let open = Open {
                     agent: agent.clone(),
-                    account: account.clone(),
+                    account: charged.unwrap_or(account).clone(),
                     resumed: resume.is_some(),
                     ..Open::default()
                 };
@@ -180,7 +190,7 @@ impl UsageTally {
             },
         };
         open.used = settle(said, report.telemetry).0;
-        let account = named(&open.account, loop_of(&self.loops, record).map(|l| l.account.as_str()));
+        let account = account_of(open, loop_of(&self.loops, record));
         for quota in &report.quotas {
             let window = Window { quota: quota.clone(), seen: record.at };
             let key = (account.clone(), quota.window.clone());
@@ -198,7 +208,7 @@ impl UsageTally {
                 (None, _) => UNKNOWN.to_owned(),
             },
             By::Agent => named(&open.agent, known.map(|l| l.agent.as_str())),
-            By::Account => named(&open.account, known.map(|l| l.account.as_str())),
+            By::Account => account_of(open, known),
             By::Model => named(open.model.as_deref().unwrap_or_default(), None),
             By::Day => jiff::Timestamp::from_millisecond(record.at.0).map_or_else(
                 |_| UNKNOWN.to_owned(),
@@ -210,6 +220,14 @@ impl UsageTally {
 
 fn loop_of<'a>(loops: &'a HashMap<LoopId, Loop>, record: &JournalRecord) -> Option<&'a Loop> {
     record.owner.as_ref().and_then(|id| loops.get(id))
+}
+
+/// The account of a turn. Records from before every kind of agent had a default account of its own
+/// name the plain one, which is then that of the loop's agent.
+fn account_of(open: &Open, known: Option<&Loop>) -> String {
+    let of_loop = known.map(|l| l.account.as_str());
+    let is_plain = open.account == DEFAULT_ACCOUNT && known.is_some_and(|l| open.agent == l.agent);
+    named(if is_plain { "" } else { &open.account }, of_loop)
 }
 
 fn named(said: &str, otherwise: Option<&str>) -> String {

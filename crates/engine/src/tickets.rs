@@ -10,6 +10,7 @@ use everloop_core::guard::Scope;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Op, Refusal, Ticket, Trust};
 use everloop_core::outbound::tickets::Alert;
+use everloop_core::permission::{PERMISSION, PERMISSION_LATER};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 use everloop_store::{Error, Ledger, Sqlite, Tickets};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 use crate::hold::Release;
+use crate::permissions;
 use crate::record::read_state;
 use crate::record::record;
 
@@ -146,8 +148,14 @@ pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Re
         let mut ops = vec![save(ticket.id, version, seen)];
         ops.extend_from_slice(doer.with);
         let frozen = ticket.key.strip_prefix("guard.freeze:").and_then(|s| Scope::try_from(s.to_owned()).ok());
+        let permission = [PERMISSION, PERMISSION_LATER].iter().any(|kind| ticket.key.starts_with(kind));
+        if let (true, Some(owner)) = (permission, &ticket.owner) {
+            ops.push(permissions::answered(ledger, owner, &ticket.key, text)?);
+        }
         let effect = match (frozen, &ticket.owner) {
             (Some(scope), _) => Effect::Released(scope),
+            // The CLI that asked reads it itself.
+            (None, Some(_)) if permission => Effect::Closed,
             (None, Some(owner)) => Effect::Told(owner.clone()),
             (None, None) => Effect::Closed,
         };
@@ -157,7 +165,9 @@ pub fn answer(ledger: &mut Sqlite, word: &str, text: &str, doer: Doer<'_>) -> Re
             ops.push(Op::CloseTicket { key: ticket.key.clone(), answer: format!("{}: {text}", doer.by) });
             let closed = Event::TicketClosed { key: ticket.key.clone() };
             ops.extend(record(ledger, ticket.owner.as_ref(), &[closed], doer.now)?);
-            ops.extend(words_for(ledger, &ticket, text, doer.by)?);
+            if !permission {
+                ops.extend(words_for(ledger, &ticket, text, doer.by)?);
+            }
             ledger.transact(doer.now, &ops).map(drop)
         };
         match done {
@@ -175,7 +185,7 @@ fn words_for(ledger: &Sqlite, ticket: &Ticket, text: &str, by: &str) -> Result<V
     };
     let mut commands = answer_messages(ticket, text, by);
     // A pause set by a person stays.
-    let naps = read_state(&row)?.paused.is_some_and(|p| p.until.is_some() && is_agent(&p.by));
+    let naps = read_state(&row)?.people.paused.is_some_and(|p| p.until.is_some() && is_agent(&p.by));
     if naps {
         commands.push((by.to_owned(), LoopCommand::Wake));
     }

@@ -319,7 +319,7 @@ pub fn worked_since(ledger: &impl Ledger, root: &Path, accepted: Option<&Accepte
     for row in ledger.loops()? {
         let state = read_state(&row)?;
         let here = || canonical(Path::new(&state.spec.workspace.dir)).starts_with(&root);
-        if state.started > 0 && state.updated_at > since && here() {
+        if state.task.started > 0 && state.updated_at > since && here() {
             return Ok(true);
         }
     }

@@ -14,17 +14,20 @@ use everloop_engine::services::{ServiceContext, no_loops};
 use crate::config::FileProjects;
 use crate::ui::{Format, Ui};
 
+pub mod acp;
 mod agents;
 pub mod api;
 mod behind;
-mod board;
 mod check;
 mod choices;
+pub mod complete;
 mod config;
 pub mod demo;
 mod diff;
 mod doctor;
 mod down;
+mod forget;
+pub mod gate;
 mod generate;
 mod guard;
 mod handoff;
@@ -35,13 +38,10 @@ mod logs;
 mod mcp;
 mod mesh;
 mod message;
-mod notify;
 mod now;
 mod pane;
 mod pause;
-mod plugin;
 mod prompt;
-mod quarantine;
 mod recover;
 mod replay;
 mod resume;
@@ -50,13 +50,14 @@ mod show;
 mod status;
 mod steer;
 mod stop;
+mod take;
 mod task;
 mod ticket;
 mod trust;
-mod uninstall;
 mod up;
 mod usage;
 mod wake;
+mod which;
 mod why;
 
 /// Keeps coding agents working on a goal until commands prove that it is reached.
@@ -98,6 +99,8 @@ pub enum Verb {
     Show(show::ShowArgs),
     /// Show what a loop's work changes, as a patch or by file
     Diff(diff::DiffArgs),
+    /// Bring a loop's work to your branch
+    Take(take::TakeArgs),
     /// Add an instruction to the next turn's prompt
     Steer(steer::SteerArgs),
     /// Start no further turn until `resume`
@@ -106,9 +109,9 @@ pub enum Verb {
     Resume(resume::ResumeArgs),
     /// End a loop after its turn, or now
     Stop(stop::StopArgs),
-    /// List, show, answer or acknowledge tickets, which wait for a person
+    /// List, show, answer or acknowledge tickets, which wait for a person; list and test notifiers
     Ticket(ticket::TicketArgs),
-    /// Write an everloop.toml with the checks this project seems to have
+    /// Write an everloop.toml with the checks this project seems to have, or remove all of it
     Init(init::InitArgs),
     /// Run a loop's checks now and show the scoreboard
     Check(check::CheckArgs),
@@ -124,21 +127,15 @@ pub enum Verb {
     Demo(demo::DemoArgs),
     /// Show what turns used: tokens, money, and how full the accounts' windows are
     Usage(usage::UsageArgs),
-    /// Show the guard's state; hold everything, release a hold
+    /// Show the guard's state; hold everything, release a hold; change quarantines
     Guard(guard::GuardArgs),
-    /// List, add or lift quarantines of nodes, accounts, agents, panes and task kinds
-    Quarantine(quarantine::QuarantineArgs),
-    /// List and test notifiers, which deliver tickets to people
-    Notify(notify::NotifyArgs),
-    /// Add, list and change tasks on the board
+    /// Add, list and change tasks on the board; read and write it as a file
     Task(task::TaskArgs),
-    /// Write, import, export or merge the board as a file; print the agents' instructions for it
-    Board(board::BoardArgs),
     /// Send messages to loops, tasks, people and mailboxes, and read them
     Message(message::MessageArgs),
     /// Join machines into a mesh; list and change its nodes, loops and hub
     Mesh(mesh::MeshArgs),
-    /// List agents: installed, logged in, how they are billed
+    /// List agents: installed, logged in, how they are billed; install the plugin for Claude Code
     Agents(agents::AgentsArgs),
     /// Start, read, type into and respawn interactive agents in tmux panes
     Pane(pane::PaneArgs),
@@ -148,22 +145,20 @@ pub enum Verb {
     Hook(hook::HookArgs),
     /// Show or write the handoff from one session to the next
     Handoff(handoff::HandoffArgs),
-    /// Install, print or remove the plugin for Claude Code
-    Plugin(plugin::PluginArgs),
     /// Look for what could go wrong on this machine
     Doctor(doctor::DoctorArgs),
     /// Show, check or describe the configuration
     Config(config::ConfigArgs),
     /// Let the everloop.toml of a folder take effect for hooks and `up`; list and revoke that
     Trust(trust::TrustArgs),
+    /// Remove loops that are over, with their refs, folders and outputs
+    Forget(forget::ForgetArgs),
     /// Rebuild every state from the journal and compare
     Replay(replay::ReplayArgs),
     /// Rebuild a lost ledger (and hub) from the mirror
     Recover(recover::RecoverArgs),
     /// Print shell completions, manual pages and the reference of commands
     Generate(generate::GenerateArgs),
-    /// Remove what `init` wrote into this project
-    Uninstall(uninstall::UninstallArgs),
 }
 
 /// What every verb gets: a context of services, and the printer.
@@ -244,19 +239,17 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Logs(args) => logs::logs(&args, session),
         Verb::Show(args) => show::show(&args, session),
         Verb::Diff(args) => diff::diff(&args, session),
+        Verb::Take(args) => take::take(args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),
-        Verb::Stop(args) => stop::stop(&args, session),
+        Verb::Stop(args) => stop::stop(args, session),
         Verb::Steer(args) => steer::steer(args, session),
-        Verb::Wake(args) => wake::wake(&args, session),
+        Verb::Wake(args) => wake::wake(args, session),
         Verb::Ticket(args) => ticket::ticket(args, session),
-        Verb::Notify(args) => notify::notify(args, session),
         Verb::Task(args) => task::task(args, session),
-        Verb::Board(args) => board::board(args, session),
         Verb::Mcp(args) => mcp::mcp(args, session),
         Verb::Pane(args) => pane::pane(args, session),
         Verb::Guard(args) => guard::guard(args, session),
-        Verb::Quarantine(args) => quarantine::quarantine(args, session),
         Verb::Message(args) => message::message(args, session),
         Verb::Mesh(args) => mesh::mesh(&args, session),
         Verb::Agents(args) => agents::agents(&args, session),
@@ -265,9 +258,8 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Prompt(args) => prompt::prompt(&args, session),
         Verb::Recover(args) => recover::recover(&args, session),
         Verb::Replay(args) => replay::replay(&args, session),
+        Verb::Forget(args) => forget::forget(args, session),
         Verb::Init(args) => init::init(&args, session),
-        Verb::Uninstall(args) => uninstall::uninstall(&args, session),
-        Verb::Plugin(args) => plugin::plugin(&args, session),
         Verb::Hook(args) => Ok(hook::hook(&args, session)),
         Verb::Handoff(args) => handoff::handoff(&args, session),
         Verb::Config(args) => config::config(args, session),

@@ -24,6 +24,7 @@ use jiff::tz::TimeZone;
 
 mod account;
 mod agent;
+mod check_line;
 mod commands;
 mod completion;
 mod guard;
@@ -36,6 +37,7 @@ mod naming;
 mod notify;
 mod outbound;
 mod overrides;
+mod program;
 mod projects;
 mod read;
 mod renamed;
@@ -53,7 +55,6 @@ pub use agent::{BUILT_IN, built_in};
 pub use commands::commands;
 pub use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 pub use hub::HubSource;
-pub use keys::WorkspaceKey;
 pub use overrides::{Flags, Overrides};
 pub use projects::FileProjects;
 pub use resolve::ResolvedLoop;
@@ -101,6 +102,19 @@ pub struct Config {
     files: Vec<PathBuf>,
     /// The project's file, as it was read.
     text: Option<String>,
+}
+
+/// What a command line leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    pub checks: bool,
+    pub agent: bool,
+}
+
+impl Lacking {
+    pub fn anything(self) -> bool {
+        self.checks || self.agent
+    }
 }
 
 /// A point in time as people write it; without a zone it is local.
@@ -246,6 +260,13 @@ impl Config {
         let mut own = Layer::default();
         own.set("goal", goal, Origin::Flag("GOAL".to_owned()));
         self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL".to_owned()), moment)
+    }
+
+    /// What a loop that stands in no file would lack.
+    pub fn one_off_lacks(&self) -> Lacking {
+        let layers = [&self.user.defaults, &self.project.defaults, &self.env, &self.flags];
+        let lacks = |keys: &[&str]| !layers.iter().any(|layer| keys.iter().any(|key| layer.0.contains_key(*key)));
+        Lacking { checks: lacks(&["checks", "check"]), agent: lacks(&layer::AGENT_KEYS) }
     }
 
     /// Resolves every loop of the file; all mistakes are returned at once.

@@ -1,12 +1,14 @@
 //! Looks at a folder and proposes checks for it. Proposes only: `init` writes them down, a person
 //! decides.
 //!
-//! [`render_toml`] makes an everloop.toml of the proposals.
+//! [`render_toml`] makes an everloop.toml of the proposals, [`guess`] a command line.
 
 use std::path::Path;
 
 use serde::Serialize;
 use toml::Value;
+
+pub mod guess;
 
 /// A larger file is not read to detect the kind of a project.
 const FILE_MAX_BYTES: u64 = 1 << 20;

@@ -18,6 +18,7 @@ mod ui;
 
 use std::process::ExitCode;
 
+use everloop_agents::acp::ACP_ARG;
 use everloop_agents::api::API_ARG;
 use everloop_agents::job;
 use everloop_core::planted;
@@ -41,9 +42,23 @@ fn main() -> ExitCode {
         let played = args.next().map(|acts| cli::demo::agent::play(&acts));
         return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    if let Some(cli) = cli::gate::started_as() {
+        return cli::gate::pass(cli);
+    }
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == cli::gate::GATE_ARG) {
+        return args.next().map_or(ExitCode::from(2), |cli| cli::gate::admit(&cli));
+    }
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|a| a == API_ARG) {
         return cli::api::api(args).into();
+    }
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == ACP_ARG) {
+        return cli::acp::acp(args).into();
+    }
+    if let Some(code) = cli::complete::answer() {
+        return code;
     }
     log();
     let (ui, result) = cli::perform(cli::help::parse());

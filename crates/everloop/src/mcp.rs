@@ -3,12 +3,14 @@
 //! and no checks.
 //!
 //! - here: the server, for every revision of the protocol that the SDK knows
+//! - `permission`: the tool by which Claude Code requests permissions, served alone
 //! - `tools`: the tools and their services; `arguments`: what they take; `stdio`: messages on
 //!   standard input and output
 //! - over HTTP: `http/mcp.rs`
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everloop_engine::caller::Caller;
 use everloop_engine::services::ServiceContext;
@@ -23,6 +25,7 @@ use tokio::sync::Mutex;
 use crate::config::FileProjects;
 
 mod arguments;
+mod permission;
 pub mod stdio;
 mod tools;
 
@@ -54,12 +57,27 @@ pub struct Server {
     identity: Identity,
     /// Calls of one connection take effect in the order in which they came.
     turn: Arc<Mutex<()>>,
+    /// Only the tool for permissions is served, and a person may take this long.
+    permission_within: Option<Duration>,
 }
 
 impl Server {
     /// For clients that work in `dir`.
     pub fn new(dir: PathBuf, state_dir: Option<PathBuf>, owner: Option<String>, identity: Identity) -> Self {
-        Self { dir, state_dir, owner, identity, turn: Arc::default() }
+        Self { dir, state_dir, owner, identity, turn: Arc::default(), permission_within: None }
+    }
+
+    /// Serves nothing but the tool by which a CLI requests permissions.
+    #[must_use]
+    pub fn only_permissions(self, within: Duration) -> Self {
+        Self { permission_within: Some(within), ..self }
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        match self.permission_within {
+            Some(_) => vec![permission::tool()],
+            None => tools::list(),
+        }
     }
 
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
@@ -83,11 +101,11 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::list()))
+        Ok(ListToolsResult::with_all_items(self.tools()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::list().into_iter().find(|tool| tool.name == name)
+        self.tools().into_iter().find(|tool| tool.name == name)
     }
 
     /// A failure of a tool is a result for the model, with a hint what to do; only an unknown tool
@@ -97,15 +115,21 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = tools::find(&request.name) else {
-            return Err(ErrorData::invalid_params(tools::unknown(&quoted(&request.name)), None));
-        };
         let caller = self.caller(&context);
         let service = ServiceContext {
             state_dir: self.state_dir.clone(),
             dir: self.dir.clone(),
             caller,
             projects: Arc::new(FileProjects),
+        };
+        if let Some(within) = self.permission_within {
+            let arguments = request.arguments.unwrap_or_default();
+            let answered = tokio::task::spawn_blocking(move || permission::answer(&service, &arguments, within)).await;
+            let text = answered.map_err(|e| ErrorData::internal_error(e.to_string(), None))?;
+            return Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into());
+        }
+        let Some(tool) = tools::find(&request.name) else {
+            return Err(ErrorData::invalid_params(tools::unknown(&quoted(&request.name)), None));
         };
         let (arguments, owner) = (request.arguments.unwrap_or_default(), self.owner.clone());
         let _turn = self.turn.lock().await;

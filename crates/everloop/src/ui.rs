@@ -25,6 +25,7 @@ pub mod events;
 
 pub mod isolation;
 pub mod live;
+pub mod mesh;
 pub mod now;
 pub mod paint;
 pub mod quarantine;
@@ -33,6 +34,7 @@ pub mod status;
 pub mod summary;
 pub mod svg;
 pub mod table;
+pub mod transcript;
 
 pub mod usage;
 

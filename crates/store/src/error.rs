@@ -113,6 +113,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the file of a ledger is there and is no database, or a damaged one.
+    pub fn is_broken_file(&self) -> bool {
+        let broken = |error: &rusqlite::Error| {
+            let code = error.sqlite_error_code();
+            matches!(code, Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase))
+        };
+        match self {
+            Error::Sql { source, .. } => broken(source),
+            Error::Open { source, .. } => source.downcast_ref::<rusqlite::Error>().is_some_and(broken),
+            _ => false,
+        }
+    }
+
     /// The refusal, if the rules refused the batch.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

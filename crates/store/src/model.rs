@@ -109,7 +109,7 @@ impl Model {
     }
 
     fn deps_done(&self, row: &TaskRow) -> bool {
-        row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(|t| t.state == TaskState::Done))
+        row.task.deps.iter().all(|dep| self.tasks.get(dep).is_some_and(TaskRow::unlocks))
     }
 
     fn record(&self, stored: &Stored) -> Result<JournalRecord, Damage> {

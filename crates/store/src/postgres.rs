@@ -34,12 +34,13 @@ mod write;
 
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
-use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
+use everloop_core::mesh::rights::Rights;
+use everloop_core::op::{LateResult, Message, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
@@ -86,6 +87,8 @@ pub struct HubIdentity {
     pub format: u32,
     /// The last number of its journal.
     pub last_seq: u64,
+    /// What this login may write.
+    pub rights: Rights,
 }
 
 /// A ledger in PostgreSQL. One connection, made again when it breaks.
@@ -97,6 +100,8 @@ pub struct Postgres {
     line: Mutex<Option<HubConnection>>,
     /// The highest journal number that was seen: a hub that knows less was set back.
     highest: AtomicU64,
+    /// Whether the login of the last connection was a leader's.
+    leads: AtomicBool,
 }
 
 impl fmt::Debug for Postgres {
@@ -115,13 +120,18 @@ impl Postgres {
             Ok((line, hub))
         })?;
         right_hub(options.hub.as_deref(), &hub)?;
-        let (id, highest) = (hub.id, AtomicU64::new(hub.last_seq));
-        Ok(Self { waiter, options, id, line: Mutex::new(Some(line)), highest })
+        let (highest, leads) = (AtomicU64::new(hub.last_seq), AtomicBool::new(hub.rights == Rights::Leader));
+        Ok(Self { waiter, options, id: hub.id, line: Mutex::new(Some(line)), highest, leads })
     }
 
     /// Which hub it is.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// What its login may write, as of the last connection.
+    pub fn rights(&self) -> Rights {
+        if self.leads.load(Ordering::Relaxed) { Rights::Leader } else { Rights::Worker }
     }
 
     /// Makes a hub in the database, if there is none.
@@ -174,6 +184,7 @@ impl Postgres {
         if hub.last_seq < seen {
             return Err(Error::SetBack { seen, found: hub.last_seq });
         }
+        self.leads.store(hub.rights == Rights::Leader, Ordering::Relaxed);
         Ok(line)
     }
 
@@ -201,7 +212,13 @@ impl Ledger for Postgres {
             HubClock::Caller => Some(now),
             HubClock::Hub => None,
         };
-        let replies = self.call("do a batch", async |line| batch::run(line, now, ops).await)?;
+        let replies = self.call("do a batch", async |line| {
+            // The hub refuses it as well; here it is said in words.
+            match ops.iter().find_map(|op| self.rights().refuses(op)) {
+                Some(what) => Err(Refusal::Rights { what: what.to_owned() }.into()),
+                None => batch::run(line, now, ops).await,
+            }
+        })?;
         for reply in &replies {
             if let Reply::Appended(seq) = reply {
                 self.saw(*seq);

@@ -3,7 +3,7 @@
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
-use everloop_core::ids::{LoopId, NodeId};
+use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::op::TaskState;
 use everloop_core::state::OVER;
 use everloop_core::time::Time;
@@ -56,6 +56,23 @@ pub struct Leader {
     /// Term of the lease.
     pub term: u64,
     pub until: Time,
+}
+
+/// A person's edit of a task; what is `None` stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskEdit {
+    pub task: TaskId,
+    pub title: Option<String>,
+    pub prompt: Option<String>,
+    pub priority: Option<i32>,
+    pub deps: Option<Vec<TaskId>>,
+}
+
+impl TaskEdit {
+    /// Whether the task means the same afterwards.
+    pub fn is_priority_only(&self) -> bool {
+        self.title.is_none() && self.prompt.is_none() && self.deps.is_none()
+    }
 }
 
 /// Filter of tasks.

@@ -90,6 +90,14 @@ pub trait ShellEffects {
     fn circumstances(&mut self) -> Circumstances;
     /// One durable transaction.
     fn transact(&mut self, now: Time, batch: &[Op]) -> Result<Vec<Reply>, Rejected<Self::Error>>;
+    /// Whether a `run` in a terminal waits for this loop.
+    fn attends(&self, _id: &LoopId) -> bool {
+        true
+    }
+    /// Variables that a loop was started with and that are not there any more.
+    fn missing(&self, _id: &LoopId) -> Vec<String> {
+        Vec::new()
+    }
     /// Replaces the loop in memory by the stored one.
     fn read_again(&mut self, id: &LoopId) -> Result<(), Self::Error>;
     /// A decision counts from now on: keeps its state and its timer.
@@ -240,6 +248,8 @@ fn decide_on<S: ShellEffects>(
         immune: (version, &immune),
         lease: LEASE,
         draining: *draining,
+        attended: shell.attends(&state.id),
+        missing: shell.missing(&state.id),
         current_task: current_task(ledger, state, *now)?,
         board_task: board_task(ledger, state, &immune.kinds_out(*now), *now)?.as_ref().map(Ready::from),
         keepalive: keepalive(ledger, state)?,
@@ -254,7 +264,7 @@ pub fn guards_of(ledger: &impl Ledger, state: &LoopState, node: &NodeId) -> Resu
 
 /// The loop's current task, if the loop holds it or it is free.
 fn current_task(ledger: &impl Ledger, state: &LoopState, now: Time) -> Result<Option<Ready>, Error> {
-    let Some(row) = state.task.as_ref().map(|t| ledger.task(t)).transpose()?.flatten() else {
+    let Some(row) = state.task.id.as_ref().map(|t| ledger.task(t)).transpose()?.flatten() else {
         return Ok(None);
     };
     let held = matches!(&state.phase, Phase::Turn(turn) if turn.fence == row.fence);

@@ -2,7 +2,7 @@
 //!
 //! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
 //! `sqlite/chain.rs` signs the journal and verifies it, `sqlite/mirror.rs` supports the mirror and
-//! restores from it, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
+//! restores from it, `sqlite/prune.rs` removes, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
 //! the model, so that both can be compared side by side.
 //!
 //! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a
@@ -13,8 +13,10 @@
 mod batch;
 mod chain;
 mod columns;
+mod edit;
 mod mirror;
 mod open;
+mod prune;
 mod read;
 #[cfg(test)]
 mod tests;

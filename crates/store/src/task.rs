@@ -121,21 +121,27 @@ pub(crate) fn release(row: &mut TaskRow, ready_at: Time, failures: u32, now: Tim
 
 /// Applies a person's change, regardless of the holder.
 pub(crate) fn amend(row: &mut TaskRow, change: &Amendment, now: Time) -> Result<(), Refusal> {
+    let fell_short = row.state == TaskState::Done && !row.unlocks();
     match (change, &row.state) {
         (Amendment::Block, TaskState::Queued) => row.state = TaskState::Blocked,
-        (Amendment::Retry, TaskState::Blocked | TaskState::Dead | TaskState::Leased { .. }) => {
+        (Amendment::Retry, state)
+            if fell_short || matches!(state, TaskState::Blocked | TaskState::Dead | TaskState::Leased { .. }) =>
+        {
             row.state = TaskState::Queued;
             row.task.ready_at = now;
             row.fence = row.fence.next();
             row.failures = 0;
-            row.result = None;
+            // What a finished turn came to stays on record until the next one ends.
+            if !fell_short {
+                row.result = None;
+            }
         }
         (Amendment::Cancel, TaskState::Queued | TaskState::Leased { .. } | TaskState::Dead | TaskState::Blocked) => {
             row.state = TaskState::Dead;
             row.fence = row.fence.next();
         }
         (Amendment::Block, TaskState::Leased { .. } | TaskState::Done | TaskState::Dead | TaskState::Blocked)
-        | (Amendment::Retry, TaskState::Queued | TaskState::Done)
+        | (Amendment::Retry, _)
         | (Amendment::Cancel, TaskState::Done) => return Err(wrong_state(row)),
     }
     row.updated_at = now;

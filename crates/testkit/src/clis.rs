@@ -26,6 +26,7 @@ pub enum CliProgram {
     Codex,
     Gemini,
     Opencode,
+    Copilot,
 }
 
 /// The program that `agent-clis.sh` installed under this name. A missing one is an error, never a
@@ -45,6 +46,7 @@ impl CliProgram {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
+            Self::Copilot => "copilot",
         }
     }
 
@@ -82,6 +84,12 @@ impl CliProgram {
                 ("OPENCODE_DISABLE_AUTOUPDATE", own("1")),
                 ("OPENCODE_DISABLE_MODELS_FETCH", own("1")),
             ],
+            Self::Copilot => vec![
+                ("COPILOT_OFFLINE", own("true")),
+                ("COPILOT_PROVIDER_BASE_URL", format!("{base_url}/v1")),
+                ("COPILOT_PROVIDER_API_KEY", own("dummy")),
+                ("COPILOT_MODEL", own("fake-model")),
+            ],
         }
     }
 
@@ -113,6 +121,7 @@ impl CliProgram {
                 &["-o", "stream-json", "--approval-mode", "yolo", "--skip-trust", "-m", "gemini-2.5-flash", "-p"]
             }
             Self::Opencode => &["run", "--format", "json", "-m", "fake/fake-model"],
+            Self::Copilot => &["--output-format=json", "--allow-all", "--no-auto-update", "-p"],
         };
         let provider = (self == Self::Codex).then(|| codex_provider(base_url));
         line.iter().map(|word| (*word).to_owned()).chain(provider).chain([prompt.to_owned()]).collect()

@@ -101,6 +101,22 @@ fn slow_agents(seed: u64) -> Setup {
     Setup { work: Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
 }
 
+/// Clones and pushes that take longer than a lease.
+fn slow_remote(seed: u64) -> Setup {
+    Setup { clone: Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
+}
+
+/// Two of three machines have the login of a worker.
+fn with_workers(seed: u64) -> Setup {
+    Setup { workers: 2, ..violent(seed) }
+}
+
+/// The hub is away for days.
+fn long_outages(seed: u64) -> Setup {
+    let hours = |n: u64| Duration::from_secs(n * 3600);
+    Setup { bad: hours(150), fault_every: Some(hours(1)), work: hours(1), loops: 4, rest: hours(2), ..violent(seed) }
+}
+
 /// A check that no agent can make pass.
 fn poison(seed: u64) -> Setup {
     Setup { ill: Ill::Check, checks: 3, ..violent(seed) }
@@ -209,6 +225,9 @@ pub const TABLE: &[Row] = &[
     row(Bug::LendsPastCaps, "I6", Mesh(violent), "more is set aside than the loop may use"),
     row(Bug::BeginsWhatIsOthers, "overlap", Mesh(violent), "without a hub a node begins what is another one's"),
     row(Bug::NeverRenews, "living", Mesh(slow_agents), "a node does not hold on to its tasks"),
+    row(Bug::SilentWhileItClones, "living", Mesh(slow_remote), "a task is not renewed while its clone is made"),
+    row(Bug::LeadsWithoutRights, "rights", Mesh(with_workers), "a node with the login of a worker asks to lead"),
+    row(Bug::PrunesWhatIsHeld, "in hand", Mesh(long_outages), "what the hub does not know yet is thrown away"),
     row(Bug::WritesDownAfterTaking, "written first", Mesh(violent), "a task is taken before that is written down"),
     row(Bug::TakesMoreThanItsSlots, "I9", Mesh(violent), "a node takes one task too many"),
     row(Bug::FenceRestartsAtExpiry, "I5", Mesh(violent), "the fence of a task that is taken back begins anew"),

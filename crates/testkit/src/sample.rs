@@ -31,11 +31,11 @@ pub fn state() -> LoopState {
     let before = board(&[("build", Verdict::Pass), ("unit tests", Verdict::Fail)]);
     let mut state = LoopState::new(LoopId::new("k3f9"), "tests".to_owned(), spec(), START);
     state.phase = Phase::Ready;
-    state.baseline = Some(before.clone());
-    state.board = before.clone();
-    state.landed = before;
-    state.work = Some("0123456789abcdef".to_owned());
-    state.spent_estimated = true;
+    state.progress.baseline = Some(before.clone());
+    state.progress.board = before.clone();
+    state.progress.landed = before;
+    state.progress.work = Some("0123456789abcdef".to_owned());
+    state.spend.estimated = true;
     state
 }
 
@@ -63,6 +63,7 @@ pub fn spec() -> LoopSpec {
             protect: Vec::new(),
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         },
         bounds: Bounds { max_turns: Some(10), ..Bounds::default() },

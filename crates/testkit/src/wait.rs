@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A minute is enough for anything on a busy machine; longer means that it hangs.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+/// Enough for anything on a busy machine with a slow disk; longer means that it hangs.
+pub const DEADLINE: Duration = Duration::from_secs(150);
 /// Between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use everloop_core::spec::{AgentKind, Permission};
 use everloop_core::stream::{AgentEvent, Quota, Usage};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::limits::{self, VendorRecord, VendorRefusal};
-use super::reader::{EventSink, Parse, ProcessEnd, object};
+use super::reader::{EventSink, Parse, ProcessEnd, Unsaid, object};
 use super::record::{self, Fields, microusd, whole};
+use crate::prices;
+
 use super::{Invocation, Order, RETRIES, Receiver, TELEMETRY_SECRET, has_telemetry, reset};
 
 /// Denied calls that are remembered, so that none is counted twice.
@@ -23,6 +25,13 @@ const QUESTIONS: &[&str] = &["AskUserQuestion", "ExitPlanMode"];
 
 /// Tools that start another agent; `Task` was renamed `Agent`.
 const SUBAGENTS: &[&str] = &["Task", "Agent"];
+
+/// No request uses fewer tokens: instructions and tools alone are more. A cap in requests that is
+/// derived from it cuts no turn short that is within its tokens.
+const LEAST_TOKENS: u64 = 1_000;
+
+/// The tool of everloop's server that answers requests for permission, in Claude Code's words.
+const PERMISSION_TOOL: &str = "mcp__everloop__permission";
 
 /// The variable that enables telemetry.
 pub(super) const TELEMETRY: &str = "CLAUDE_CODE_ENABLE_TELEMETRY";
@@ -44,7 +53,10 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         call.option("--resume", id);
     }
     if let Some(left) = order.left_microusd {
-        call.option("--max-budget-usd", &format!("{}.{:06}", left / 1_000_000, left % 1_000_000));
+        call.option("--max-budget-usd", &record::dollars(left));
+    }
+    if let Some(left) = order.left_tokens {
+        call.option("--max-turns", &(left / LEAST_TOKENS + 1).to_string());
     }
     match agent.permission {
         Permission::Edits => {
@@ -53,6 +65,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
                 call.arg("--allowedTools");
                 agent.allow.iter().for_each(|command| call.arg(format!("Bash({command}:*)")));
             }
+            ask_a_person(order, &mut call);
         }
         Permission::Full => {
             call.arg("--dangerously-skip-permissions");
@@ -78,6 +91,19 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         report_to(receiver, &mut call);
     }
     call
+}
+
+/// A tool of everloop's own server answers what would be denied without a person. The server has
+/// this one tool, which the model does not see.
+fn ask_a_person(order: &Order<'_>, call: &mut Invocation) {
+    let within = order.answer_within.as_millis();
+    let args =
+        json!(["--state-dir", order.state_dir.display().to_string(), "mcp", format!("--permission-within={within}ms")]);
+    let server = json!({ "type": "stdio", "command": order.ours.display().to_string(), "args": args });
+    call.option("--mcp-config", &json!({ "mcpServers": { "everloop": server } }).to_string());
+    call.option("--permission-prompt-tool", PERMISSION_TOOL);
+    // The answer must not come too late because of the CLI's own limit.
+    call.set("MCP_TOOL_TIMEOUT", (within + 60_000).to_string());
 }
 
 /// Figures only. Contents (`OTEL_LOG_USER_PROMPTS` and the like) are never enabled.
@@ -149,6 +175,10 @@ impl ClaudeParser {
             }
             Some("api_retry") => retry(record, sink),
             Some("permission_denied") => self.denied(record, sink),
+            Some("background_tasks_changed") => {
+                let running = u32::try_from(record.list("tasks").len()).unwrap_or(u32::MAX);
+                sink.say(AgentEvent::Background { running });
+            }
             Some("notification") if record.text("key") == Some("stop-hook-block-cap") => self.blocked_out = true,
             Some(_) => {}
             None => sink.unknown(),
@@ -252,7 +282,7 @@ impl ClaudeParser {
         let named =
             |m: &Map<String, Value>| m.iter().find(|(k, _)| k.starts_with(model.as_str())).map(|(_, v)| v.clone());
         let window = record.object("modelUsage").and_then(named).and_then(|m| m.number("contextWindow"));
-        if let Some(window) = window.filter(|w| *w > 0) {
+        if let Some(window) = window.filter(|w| *w > 0).or_else(|| prices::context_of(model)) {
             sink.say(AgentEvent::Context { used: *used, window });
         }
     }
@@ -293,6 +323,10 @@ impl Parse for ClaudeParser {
         }
     }
 
+    fn unsaid(&mut self, _at: &ProcessEnd<'_>) -> Unsaid {
+        Unsaid { used: self.uncounted, model: None }
+    }
+
     fn end(&mut self, _end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         // The process was killed before its result: the sum of the answers is a lower bound.
         say_used(std::mem::take(&mut self.uncounted), sink);
@@ -305,7 +339,7 @@ fn say_used(usage: Usage, sink: &mut EventSink<'_>) {
     }
 }
 
-fn usage_of(usage: &Value) -> Usage {
+pub(crate) fn usage_of(usage: &Value) -> Usage {
     let count = |name| usage.number(name).unwrap_or(0);
     Usage {
         input: count("input_tokens"),
@@ -338,6 +372,7 @@ fn tool(part: &Value, sink: &mut EventSink<'_>) {
         fingerprint: record::fingerprint(tool, input),
         timeout_ms: input.number("timeout"),
         subagent: SUBAGENTS.contains(&tool),
+        input: record::brief(input),
     });
     if QUESTIONS.contains(&tool) {
         sink.say(AgentEvent::Asking { what: record::name(tool) });
@@ -348,8 +383,10 @@ fn results_of_tools(record: &Value, sink: &mut EventSink<'_>) {
     for part in record.at("message").list("content") {
         if part.text("type") == Some("tool_result") {
             let failed = part.at("is_error") == true;
-            let error = failed.then(|| record::error_fingerprint(&record::flat(part.at("content"))));
-            sink.say(AgentEvent::ToolEnded { id: record::name(part.text("tool_use_id").unwrap_or_default()), error });
+            let content = record::flat(part.at("content"));
+            let error = failed.then(|| record::error_fingerprint(&content));
+            let id = record::name(part.text("tool_use_id").unwrap_or_default());
+            sink.say(AgentEvent::ToolEnded { id, error, output: record::excerpt(&content) });
         }
     }
 }
@@ -362,11 +399,8 @@ fn retry(record: &Value, sink: &mut EventSink<'_>) {
     });
     // Without a status the server did not respond.
     let lost = record.at("error_status").is_null().then_some(everloop_core::stream::LimitClass::Network);
-    sink.say(AgentEvent::Retrying {
-        attempt: record.number("attempt").and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-        delay_ms: record.number("retry_delay_ms"),
-        class: known.or(lost),
-    });
+    let attempt = record.number("attempt").and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    sink.retrying(attempt, record.number("retry_delay_ms"), known.or(lost), record.text("error").unwrap_or_default());
 }
 
 /// Text that the CLI put in the assistant's place: an error, or a filler after an interrupted turn.
@@ -378,6 +412,7 @@ fn synthetic(record: &Value, sink: &mut EventSink<'_>) {
         codes.extend(info.text("rateLimitType"));
         let reset_at = info.number("resetsAt").and_then(|n| reset::term(n, sink.now));
         sink.refused(&VendorRefusal { reset_at, ..refusal(record, VendorRecord::Synthetic, &codes, &text) });
+        sink.failed(&text, record.text("request_id"));
     }
 }
 

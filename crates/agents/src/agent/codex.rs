@@ -5,16 +5,19 @@ use everloop_core::stream::{AgentEvent, LimitClass, Usage, VendorLimit};
 use serde_json::Value;
 
 use super::limits::{self, VendorRecord, VendorRefusal};
-use super::reader::{EventSink, Parse, ProcessEnd, object};
+use super::reader::{EventSink, Parse, ProcessEnd, Unsaid, object};
 use super::record::{self, Fields};
 use super::rollout::{self, Rollout};
-use super::{Invocation, Order, RETRIES, provider};
+use super::{Invocation, Order, RETRIES, provider, reset};
 
 /// Name of the provider entry through which everloop sets codex's retries.
 const PROVIDER: &str = "everloop";
 
 /// The variable from which codex reads the key of that provider.
 const PROVIDER_KEY: &str = "OPENAI_API_KEY";
+
+/// What codex logs to standard error: errors, and how long it waits before it retries a request.
+const LOG: &str = "error,codex_core::responses_retry=warn";
 
 /// Characters kept of an error message; some contain the vendor's whole response.
 const MESSAGE_KEPT: usize = 2_000;
@@ -54,6 +57,7 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         call.args(["resume", id]);
     }
     call.arg("-");
+    call.set("RUST_LOG", LOG);
     call
 }
 
@@ -71,8 +75,15 @@ pub(super) struct CodexParser {
     open: Vec<String>,
     /// The message of the last failure; codex's session file is searched for details after the
     /// exit.
-    failed: Option<String>,
+    failed: Option<Failure>,
+    /// The retry whose delay is not known yet.
+    retry: Option<(u32, Option<LimitClass>, String)>,
+    /// The delay of a retry whose record has not come yet.
+    delay_ms: Option<u64>,
     counted: bool,
+    resumed: bool,
+    /// What the session had used when it was first looked at; a resumed one counts on.
+    before: Option<Usage>,
     /// Whether there was an answer or a tool call.
     worked: bool,
 }
@@ -81,6 +92,10 @@ pub(super) struct CodexParser {
 const OPEN_KEPT: usize = 256;
 
 impl CodexParser {
+    pub(super) fn new(resumed: bool) -> Self {
+        Self { resumed, ..Self::default() }
+    }
+
     fn record(&mut self, record: &Value, sink: &mut EventSink<'_>) {
         match record.text("type") {
             Some("thread.started") => {
@@ -99,9 +114,10 @@ impl CodexParser {
                 sink.result(self.worked, &text);
             }
             Some("turn.failed") => {
-                let message = record.at("error").text("message").unwrap_or_default();
-                self.failed(message, VendorRecord::Result, sink);
-                sink.result(false, message);
+                let failure = Failure::read(record.at("error").text("message").unwrap_or_default());
+                let text = failure.text.clone();
+                self.failed(failure, VendorRecord::Result, sink);
+                sink.result(false, &text);
             }
             Some("error") => self.error(record.text("message").unwrap_or_default(), sink),
             _ => sink.unknown(),
@@ -118,6 +134,7 @@ impl CodexParser {
             sink.say(AgentEvent::ToolStarted {
                 id,
                 fingerprint: record::fingerprint(&name, &arguments),
+                input: record::brief(&arguments),
                 name,
                 timeout_ms: None,
                 subagent: item.text("type") == Some("collab_tool_call"),
@@ -141,7 +158,7 @@ impl CodexParser {
                     self.started(item, sink);
                 }
                 self.open.retain(|o| *o != id);
-                sink.say(AgentEvent::ToolEnded { id, error: error_of(item) });
+                sink.say(AgentEvent::ToolEnded { id, error: error_of(item), output: output_of(item) });
             }
             None => sink.unknown(),
         }
@@ -150,29 +167,51 @@ impl CodexParser {
     /// `Reconnecting... 1/5 (why)` is not a failure yet.
     fn error(&mut self, message: &str, sink: &mut EventSink<'_>) {
         let Some(rest) = message.strip_prefix("Reconnecting... ") else {
-            self.failed(message, VendorRecord::Error, sink);
+            self.failed(Failure::read(message), VendorRecord::Error, sink);
             return;
         };
         let attempt = rest.split('/').next().and_then(|n| n.parse().ok()).unwrap_or(1);
-        let why = refusal(rest, VendorRecord::Retry);
-        sink.say(AgentEvent::Retrying { attempt, delay_ms: None, class: limits::class(&why) });
+        let why = rest.split_once('(').map_or(rest, |(_, why)| why.trim_end_matches(')'));
+        let failure = Failure::read(why);
+        let class = limits::class(&failure.refusal(&[], VendorRecord::Retry));
+        // The line on standard error came first, if there is one: it knows the delay.
+        let delay = self.delay_ms.take();
+        sink.retrying(attempt, delay, class, &failure.text);
+        self.retry = Some((attempt, class, failure.text));
+    }
+
+    /// `… retrying sampling request (1/2 in 599.99s)... …`, which [`LOG`] enables, has the delay
+    /// that the record about the same retry lacks. Either may come first.
+    fn announced(&mut self, line: &str, sink: &mut EventSink<'_>) {
+        let delay = line.split_once("retrying sampling request (").and_then(|(_, rest)| {
+            let (seconds, _) = rest.split_once(" in ")?.1.split_once(')')?;
+            reset::seconds(seconds)
+        });
+        let Some(delay) = delay else { return };
+        let ms = (delay * 1000.0) as u64;
+        match self.retry.take() {
+            Some((attempt, class, text)) => sink.retrying(attempt, Some(ms), class, &text),
+            None => self.delay_ms = Some(ms),
+        }
     }
 
     /// The message gives the reset time only roughly; the session file has the exact one, which is
     /// added at the end.
-    fn failed(&mut self, message: &str, place: VendorRecord, sink: &mut EventSink<'_>) {
-        self.failed = Some(message.chars().take(MESSAGE_KEPT).collect());
-        if let Some(limit) = limits::limit(&refusal(message, place), sink.now, sink.zone.as_ref()) {
+    fn failed(&mut self, failure: Failure, place: VendorRecord, sink: &mut EventSink<'_>) {
+        let codes = failure.codes();
+        if let Some(limit) = limits::limit(&failure.refusal(&codes, place), sink.now, sink.zone.as_ref()) {
             sink.say(AgentEvent::Limit(VendorLimit { reset_at: None, ..limit }));
         }
+        sink.failed(&failure.text, failure.request_id.as_deref());
+        self.failed = Some(failure);
     }
 
     fn refine(&self, notes: &Rollout, sink: &mut EventSink<'_>) {
-        let Some(message) = &self.failed else { return };
-        let plain = refusal(message, VendorRecord::Result);
+        let Some(failure) = &self.failed else { return };
         let (code, status) = notes.error.as_ref().map_or((None, None), |(code, status)| (Some(code.as_str()), *status));
-        let codes: Vec<&str> = code.into_iter().collect();
-        let noted = VendorRefusal { codes: &codes, status: status.or(plain.status), ..plain };
+        let codes: Vec<&str> = code.into_iter().chain(failure.codes()).collect();
+        let plain = failure.refusal(&codes, VendorRecord::Result);
+        let noted = VendorRefusal { status: status.or(plain.status), ..plain };
         let Some(mut limit) = limits::limit(&noted, sink.now, sink.zone.as_ref()) else { return };
         if is_plan(&limit.rule) {
             let used_up = notes.quotas.iter().filter(|q| q.used_permille >= 1000).max_by_key(|q| q.reset_at);
@@ -201,6 +240,7 @@ impl Parse for CodexParser {
     }
 
     fn err(&mut self, line: &str, sink: &mut EventSink<'_>) {
+        self.announced(line, sink);
         let Some(error) = line.strip_prefix("Error: ") else { return };
         if error.starts_with("thread/resume") && error.contains("no rollout found") {
             sink.say(AgentEvent::SessionLost);
@@ -208,9 +248,22 @@ impl Parse for CodexParser {
         sink.result(false, error);
     }
 
+    /// The stream has a sum at its end only; the session file has one after every request.
+    fn unsaid(&mut self, at: &ProcessEnd<'_>) -> Unsaid {
+        let notes = self.thread.as_deref().filter(|_| !self.counted).and_then(|thread| rollout::find(thread, at));
+        let Rollout { in_all, model, .. } = notes.unwrap_or_default();
+        let (in_all, resumed) = (in_all.unwrap_or_default(), self.resumed);
+        let before = self.before.get_or_insert_with(|| if resumed { in_all } else { Usage::default() });
+        Unsaid { used: in_all.since(*before), model }
+    }
+
     fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
         let found = self.thread.as_deref().and_then(|thread| rollout::find(thread, end));
         let notes = found.unwrap_or_default();
+        // The stream names no model.
+        if let (Some(id), Some(model)) = (&self.thread, &notes.model) {
+            sink.say(AgentEvent::Session { id: id.clone(), model: Some(model.clone()) });
+        }
         notes.quotas.iter().for_each(|q| sink.say(AgentEvent::Quota(q.clone())));
         if let Some((used, window)) = notes.context {
             sink.say(AgentEvent::Context { used, window });
@@ -224,7 +277,7 @@ impl Parse for CodexParser {
 }
 
 /// The vendor's input count includes tokens read from a cache.
-pub(super) fn usage(usage: &Value) -> Usage {
+pub(crate) fn usage(usage: &Value) -> Usage {
     let count = |name| usage.number(name).unwrap_or(0);
     let (cache_read, cache_write) = (count("cached_input_tokens"), count("cache_write_input_tokens"));
     Usage {
@@ -264,15 +317,56 @@ fn error_of(item: &Value) -> Option<u64> {
     })
 }
 
-fn refusal(message: &str, place: VendorRecord) -> VendorRefusal<'_> {
-    VendorRefusal {
-        agent: AgentKind::Codex,
-        record: place,
-        status: status_in(message),
-        codes: &[],
-        text: message,
-        reset_at: None,
+/// The output of a command, the result of another tool, or the error.
+fn output_of(item: &Value) -> String {
+    let parts = [item.at("aggregated_output"), item.at("error"), item.at("result").at("content")];
+    record::excerpt(&parts.iter().map(|part| record::flat(part)).find(|text| !text.is_empty()).unwrap_or_default())
+}
+
+/// A failure as codex words it.
+struct Failure {
+    /// The sentence, without the id of the request.
+    text: String,
+    /// Codes of the vendor's response.
+    codes: Vec<String>,
+    status: Option<u64>,
+    request_id: Option<String>,
+}
+
+impl Failure {
+    fn read(message: &str) -> Self {
+        // Codex passes the body of a response with status 400 on as it is.
+        if let Some(body) = object(message.trim()) {
+            let error = body.at("error");
+            let text = error.text("message").or_else(|| body.text("detail")).or_else(|| body.text("message"));
+            let codes = ["type", "code"].iter().filter_map(|name| error.text(name)).map(record::name).collect();
+            return Self { text: kept(text.unwrap_or(message)), codes, status: Some(400), request_id: None };
+        }
+        let (text, id) = match message.split_once(", request id: ") {
+            Some((text, rest)) => (text, Some(rest.trim_end_matches(')'))),
+            None => (message, None),
+        };
+        Self { text: kept(text), codes: Vec::new(), status: status_in(message), request_id: id.map(record::name) }
     }
+
+    fn codes(&self) -> Vec<&str> {
+        self.codes.iter().map(String::as_str).collect()
+    }
+
+    fn refusal<'a>(&'a self, codes: &'a [&'a str], place: VendorRecord) -> VendorRefusal<'a> {
+        VendorRefusal {
+            agent: AgentKind::Codex,
+            record: place,
+            status: self.status,
+            codes,
+            text: &self.text,
+            reset_at: None,
+        }
+    }
+}
+
+fn kept(text: &str) -> String {
+    text.chars().take(MESSAGE_KEPT).collect()
 }
 
 /// The HTTP status in messages such as `unexpected status 401 Unauthorized: …` or

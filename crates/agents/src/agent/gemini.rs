@@ -26,7 +26,7 @@ const CHOOSE_KEY: &str = "with `api_base` it takes a key only if its settings se
     {\"security\":{\"auth\":{\"selectedType\":\"gemini-api-key\"}}} into ~/.gemini/settings.json";
 
 /// Statuses that the exit code can stand for: it is the status modulo 256.
-const STATUSES: &[u64] = &[401, 402, 403, 408, 413, 429, 500, 502, 503, 504];
+const STATUSES: &[u64] = &[400, 401, 402, 403, 404, 408, 413, 429, 500, 502, 503, 504];
 
 /// The command line.
 pub(super) fn invocation(order: &Order<'_>) -> Invocation {
@@ -106,7 +106,9 @@ impl GeminiParser {
                 if record.at("error").text("type") == Some("policy_violation") {
                     sink.say(AgentEvent::Denied { tool: self.last_tool.clone() });
                 }
-                sink.say(AgentEvent::ToolEnded { id: record::name(record.text("tool_id").unwrap_or_default()), error });
+                let id = record::name(record.text("tool_id").unwrap_or_default());
+                let said = if failed { why() } else { record::flat(record.at("output")) };
+                sink.say(AgentEvent::ToolEnded { id, error, output: record::excerpt(&said) });
             }
             Some("error") => {
                 let message = record.text("message").unwrap_or_default();
@@ -183,7 +185,7 @@ impl Parse for GeminiParser {
         let status = before.split_once("with status ").and_then(|(_, s)| s.get(..3)?.parse().ok());
         let why = VendorRefusal { status, ..refusal(line, VendorRecord::Retry) };
         let delay = after.strip_prefix("after ").and_then(|d| d.split_once("ms")?.0.parse().ok());
-        sink.say(AgentEvent::Retrying { attempt, delay_ms: delay, class: limits::class(&why) });
+        sink.retrying(attempt, delay, limits::class(&why), before);
     }
 
     fn end(&mut self, end: &ProcessEnd<'_>, sink: &mut EventSink<'_>) {
@@ -223,6 +225,7 @@ fn tool(record: &Value, sink: &mut EventSink<'_>) {
         fingerprint: record::fingerprint(tool, record.at("parameters")),
         timeout_ms: None,
         subagent: matches!(tool, "delegate_to_agent" | "codebase_investigator"),
+        input: record::brief(record.at("parameters")),
     });
     if tool == "ask_user" {
         sink.say(AgentEvent::Asking { what: record::name(tool) });

@@ -5,6 +5,7 @@
 //! whole protection against agents that write about limits.
 
 mod catalogue;
+mod texts;
 
 use everloop_core::spec::AgentKind;
 use everloop_core::stream::{LimitClass, VendorLimit};
@@ -12,6 +13,7 @@ use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
 pub use catalogue::CATALOGUE;
+pub use texts::TEXT_DIALECTS;
 
 use super::{record, reset};
 
@@ -67,6 +69,8 @@ pub enum RefusalSign {
 pub enum Ends {
     /// In a field of the record, then in its text.
     Told,
+    /// In the record, else at the next midnight of this zone.
+    Midnight(&'static str),
     /// Nowhere: the end is unknown, and numbers in the text mean something else.
     Untold,
 }
@@ -115,10 +119,10 @@ fn find(refusal: &VendorRefusal<'_>) -> Option<&'static LimitRule> {
 /// The limit that a refusal stands for; `None` when no rule matches, as for other errors.
 pub fn limit(refusal: &VendorRefusal<'_>, now: Time, zone: Option<&TimeZone>) -> Option<VendorLimit> {
     let rule = find(refusal)?;
+    let told = || refusal.reset_at.and_then(|t| reset::sane(t, now)).or_else(|| reset::told(refusal.text, now, zone));
     let reset_at = match rule.ends {
-        Ends::Told => {
-            refusal.reset_at.and_then(|t| reset::sane(t, now)).or_else(|| reset::told(refusal.text, now, zone))
-        }
+        Ends::Told => told(),
+        Ends::Midnight(zone) => told().or_else(|| reset::midnight(zone, now)),
         Ends::Untold => None,
     };
     Some(VendorLimit { rule: rule.id.to_owned(), class: rule.class, reset_at, text: record::saying(refusal.text) })

@@ -7,6 +7,7 @@ use everloop_core::spec::{AgentKind, AgentSpec, Permission};
 use everloop_core::stream::{AgentEvent, LimitClass, Quota, VendorLimit};
 use serde::Deserialize;
 
+use crate::acp::ACP_ARG;
 use crate::api::API_ARG;
 
 use super::reader::{EventSink, Parse, ProcessEnd};
@@ -28,15 +29,43 @@ pub(super) fn api(order: &Order<'_>) -> Invocation {
     if let Some(microusd) = order.left_microusd {
         call.args(["--left-microusd", &microusd.to_string()]);
     }
-    let permission = match order.agent.permission {
+    if let Some(tokens) = order.left_tokens {
+        call.args(["--left-tokens", &tokens.to_string()]);
+    }
+    if let Some(prices) = order.agent.prices {
+        for (name, price) in [
+            ("--price-in", prices.input),
+            ("--price-out", prices.output),
+            ("--price-cached", prices.cache_read),
+            ("--price-cache-write", prices.cache_write),
+        ] {
+            call.args([name, &record::dollars(price)]);
+        }
+    }
+    permit(&mut call, order.agent);
+    call.extra(order);
+    call
+}
+
+/// What the agent may do by itself.
+fn permit(call: &mut Invocation, agent: &AgentSpec) {
+    let permission = match agent.permission {
         Permission::Edits => "edits",
         Permission::Full => "full",
     };
     call.args(["--permission", permission]);
-    for command in &order.agent.allow {
+    for command in &agent.allow {
         call.args(["--allow", command]);
     }
-    call.extra(order);
+}
+
+/// The invocation for a CLI that speaks the Agent Client Protocol.
+pub(super) fn acp(order: &Order<'_>) -> Invocation {
+    let mut call = ours(order, ACP_ARG);
+    permit(&mut call, order.agent);
+    call.option("--answer-within", &format!("{}ms", order.answer_within.as_millis()));
+    call.arg("--");
+    call.argv.extend(order.agent.argv.iter().cloned());
     call
 }
 
@@ -47,6 +76,7 @@ pub(super) fn pane(order: &Order<'_>) -> Invocation {
     call.option("--state-dir", &order.state_dir.display().to_string());
     call.option("--pane", pane_name(order.agent));
     call.option("--prompt-file", &order.prompt_file.display().to_string());
+    call.option("--answer-within", &format!("{}ms", order.answer_within.as_millis()));
     call
 }
 
@@ -113,8 +143,8 @@ impl Parse for NativeParser {
     }
 }
 
-/// Parses a pane's turn: the screen as plain text, and an exit code. Also the native format, if it
-/// is written from the start.
+/// Parses a pane's turn: native records, and an exit code. Versions before 0.3 wrote the screen as
+/// plain text.
 #[derive(Default)]
 pub(super) struct PaneParser {
     records: command::CommandParser,
@@ -126,7 +156,9 @@ pub(super) struct PaneParser {
 impl Parse for PaneParser {
     fn out(&mut self, line: &str, sink: &mut EventSink<'_>) {
         self.records.out(line, sink);
-        self.last_line = record::saying(line);
+        if !self.records.is_native() {
+            self.last_line = record::saying(line);
+        }
     }
 
     fn err(&mut self, line: &str, _sink: &mut EventSink<'_>) {
@@ -140,8 +172,10 @@ impl Parse for PaneParser {
             return;
         }
         match end.code {
-            Some(PANE_ASKS) => sink.say(AgentEvent::Asking { what: self.last_line.clone() }),
-            Some(PANE_LIMITED) => sink.say(AgentEvent::Limit(VendorLimit {
+            Some(PANE_ASKS) if !self.records.is_native() => {
+                sink.say(AgentEvent::Asking { what: self.last_line.clone() });
+            }
+            Some(PANE_LIMITED) if !self.records.is_native() => sink.say(AgentEvent::Limit(VendorLimit {
                 rule: "pane.limited".to_owned(),
                 class: LimitClass::Window,
                 reset_at: None,
@@ -159,10 +193,13 @@ fn capped(said: AgentEvent, sink: &EventSink<'_>) -> AgentEvent {
     match said {
         AgentEvent::Session { id, model } => AgentEvent::Session { id: name(id), model: model.map(name) },
         AgentEvent::Text { text } => AgentEvent::Text { text: record::words(&text) },
-        AgentEvent::ToolStarted { id, name: tool, fingerprint, timeout_ms, subagent } => {
-            AgentEvent::ToolStarted { id: name(id), name: name(tool), fingerprint, timeout_ms, subagent }
+        AgentEvent::ToolStarted { id, name: tool, fingerprint, timeout_ms, subagent, input } => {
+            let input = record::brief(&input.into());
+            AgentEvent::ToolStarted { id: name(id), name: name(tool), fingerprint, timeout_ms, subagent, input }
         }
-        AgentEvent::ToolEnded { id, error } => AgentEvent::ToolEnded { id: name(id), error },
+        AgentEvent::ToolEnded { id, error, output } => {
+            AgentEvent::ToolEnded { id: name(id), error, output: record::excerpt(&output) }
+        }
         AgentEvent::Denied { tool } => AgentEvent::Denied { tool: name(tool) },
         AgentEvent::Asking { what } => AgentEvent::Asking { what: record::saying(&what) },
         AgentEvent::Limit(limit) => AgentEvent::Limit(VendorLimit {
@@ -177,11 +214,21 @@ fn capped(said: AgentEvent, sink: &EventSink<'_>) -> AgentEvent {
             ..quota
         }),
         AgentEvent::Result { ok, text } => AgentEvent::Result { ok, text: record::words(&text) },
+        AgentEvent::Failed { text, request_id } => {
+            AgentEvent::Failed { text: record::saying(&text), request_id: request_id.map(name) }
+        }
+        AgentEvent::Retrying { attempt, delay_ms, class, until, text } => AgentEvent::Retrying {
+            attempt,
+            delay_ms,
+            class,
+            until: until.and_then(|t| reset::sane(t, sink.now)),
+            text: record::saying(&text),
+        },
         said @ (AgentEvent::SessionLost
-        | AgentEvent::Retrying { .. }
         | AgentEvent::Used(_)
         | AgentEvent::UsedInAll(_)
         | AgentEvent::Context { .. }
+        | AgentEvent::Background { .. }
         | AgentEvent::Unknown) => said,
     }
 }

@@ -232,13 +232,15 @@ fn tool(part: &Value, sink: &mut EventSink<'_>) {
         fingerprint: record::fingerprint(tool, state.at("input")),
         timeout_ms: state.at("input").number("timeout"),
         subagent: tool == "task",
+        input: record::brief(state.at("input")),
     });
     let failed = state.text("status") == Some("error");
     let why = record::flat(state.at("error"));
     if failed && (why.contains("rejected permission") || why.contains("a rule which prevents you")) {
         sink.say(AgentEvent::Denied { tool: record::name(tool) });
     }
-    sink.say(AgentEvent::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)) });
+    let output = record::excerpt(&if failed { why.clone() } else { record::flat(state.at("output")) });
+    sink.say(AgentEvent::ToolEnded { id, error: failed.then(|| record::error_fingerprint(&why)), output });
 }
 
 fn say_used(used: Usage, sink: &mut EventSink<'_>) {
@@ -277,6 +279,8 @@ fn failure(error: &Value, sink: &mut EventSink<'_>) -> String {
         text: &message,
         reset_at: reset_in(data, inner, sink.now),
     });
+    let headers = data.at("responseHeaders");
+    sink.failed(&message, headers.text("request-id").or_else(|| headers.text("x-request-id")));
     message
 }
 

@@ -97,24 +97,39 @@ const OPENCODE: Proofs = &[
     (Variable("GEMINI_API_KEY"), Key),
     (Variable("OPENROUTER_API_KEY"), Key),
 ];
+const COPILOT: Proofs = &[
+    (Variable("COPILOT_PROVIDER_BASE_URL"), Key),
+    (Variable("COPILOT_GITHUB_TOKEN"), Subscription),
+    (Variable("GH_TOKEN"), Subscription),
+    (Variable("GITHUB_TOKEN"), Subscription),
+    (File("COPILOT_HOME", ".copilot", "config.json"), Subscription),
+    (File("GH_CONFIG_DIR", ".config/gh", "hosts.yml"), Subscription),
+];
 const API: Proofs = &[(Variable("ANTHROPIC_API_KEY"), Key), (Variable("OPENAI_API_KEY"), Key)];
 
-/// Searches for a program and its credentials.
+/// Searches for a program and its credentials, and runs it for its version.
 pub fn look(kind: AgentKind, program: &str, env: Lookup<'_>) -> Installed {
-    let path = if kind == AgentKind::Api { None } else { find(program, env) };
-    let version = match (&path, kind) {
-        (Some(path), AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini | AgentKind::Opencode) => {
-            version(path, env)
-        }
+    let found = find_installed(kind, program, env);
+    let version = match (&found.path, kind) {
+        (
+            Some(path),
+            AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Copilot,
+        ) => version(path, env),
         _ => None,
     };
+    Installed { version, ..found }
+}
+
+/// Searches for a program and its credentials; starts nothing.
+pub fn find_installed(kind: AgentKind, program: &str, env: Lookup<'_>) -> Installed {
+    let path = if kind == AgentKind::Api { None } else { find(program, env) };
     let (login, billing) = login(kind, env);
     let hint = match (kind, &path, login) {
         (AgentKind::Api, _, LoginState::NotLoggedIn) | (_, Some(_), LoginState::NotLoggedIn) => login_hint(kind),
         (AgentKind::Api, ..) | (_, Some(_), LoginState::LoggedIn | LoginState::Unknown) => None,
         (_, None, _) => install_hint(kind),
     };
-    Installed { path, version, login, billing, hint }
+    Installed { path, version: None, login, billing, hint }
 }
 
 fn login(kind: AgentKind, env: Lookup<'_>) -> (LoginState, Billing) {
@@ -123,8 +138,9 @@ fn login(kind: AgentKind, env: Lookup<'_>) -> (LoginState, Billing) {
         AgentKind::Codex => CODEX,
         AgentKind::Gemini => GEMINI,
         AgentKind::Opencode => OPENCODE,
+        AgentKind::Copilot => COPILOT,
         AgentKind::Api => API,
-        AgentKind::Command | AgentKind::Pane => return (LoginState::Unknown, Billing::Unknown),
+        AgentKind::Command | AgentKind::Acp | AgentKind::Pane => return (LoginState::Unknown, Billing::Unknown),
     };
     let there = |proof: &Proof| match proof {
         Variable(name) => env(name).is_some_and(|v| !v.is_empty()),
@@ -146,7 +162,8 @@ fn install_hint(kind: AgentKind) -> Option<&'static str> {
         AgentKind::Codex => Some("npm install -g @openai/codex"),
         AgentKind::Gemini => Some("npm install -g @google/gemini-cli"),
         AgentKind::Opencode => Some("npm install -g opencode-ai"),
-        AgentKind::Command | AgentKind::Api | AgentKind::Pane => None,
+        AgentKind::Copilot => Some("npm install -g @github/copilot"),
+        AgentKind::Command | AgentKind::Acp | AgentKind::Api | AgentKind::Pane => None,
     }
 }
 
@@ -156,8 +173,9 @@ fn login_hint(kind: AgentKind) -> Option<&'static str> {
         AgentKind::Codex => Some("codex login"),
         AgentKind::Gemini => Some("run `gemini` once and log in, or set GEMINI_API_KEY"),
         AgentKind::Opencode => Some("opencode auth login"),
+        AgentKind::Copilot => Some("run `copilot login`, or set COPILOT_GITHUB_TOKEN"),
         AgentKind::Api => Some("set ANTHROPIC_API_KEY or OPENAI_API_KEY for the account"),
-        AgentKind::Command | AgentKind::Pane => None,
+        AgentKind::Command | AgentKind::Acp | AgentKind::Pane => None,
     }
 }
 

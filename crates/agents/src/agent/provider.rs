@@ -66,9 +66,11 @@ mod tests {
             prompt_file: Path::new(""),
             resume: None,
             left_microusd: None,
+            left_tokens: None,
             ours: Path::new(""),
             state_dir: Path::new(""),
             env: &env,
+            answer_within: std::time::Duration::ZERO,
             telemetry: None,
         })
     }

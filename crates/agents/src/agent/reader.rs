@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use everloop_core::spec::AgentKind;
-use everloop_core::stream::{AgentEvent, VendorLimit};
+use everloop_core::spec::{AgentKind, AgentSpec};
+use everloop_core::stream::{AgentEvent, LimitClass, Usage, VendorLimit};
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::limits::{self, VendorRefusal};
 use super::lines::{Lines, OutputLine};
-use super::{claude, codex, command, gemini, native, opencode, record};
+use super::{claude, codex, command, copilot, gemini, native, opencode, record, reset};
 
 /// How an agent's process ended.
 #[derive(Clone, Copy, Debug)]
@@ -35,10 +35,7 @@ impl<'a> ProcessEnd<'a> {
 
     /// The time zone in which its program writes times; `None` when unknown.
     fn zone(&self) -> Option<TimeZone> {
-        match self.var("TZ") {
-            Some(name) => TimeZone::get(name.trim_start_matches(':')).or_else(|_| TimeZone::posix(name)).ok(),
-            None => Some(TimeZone::system()),
-        }
+        zone_of(self.var("TZ"))
     }
 
     pub(super) fn describe(&self) -> String {
@@ -50,6 +47,22 @@ impl<'a> ProcessEnd<'a> {
     }
 }
 
+/// What is known of a turn before its program reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unsaid {
+    /// Usage that no record has reported as a sum yet.
+    pub used: Usage,
+    pub model: Option<String>,
+}
+
+/// The time zone of a program by its variable `TZ`; `None` when unknown.
+pub(crate) fn zone_of(name: Option<&str>) -> Option<TimeZone> {
+    match name {
+        Some(name) => TimeZone::get(name.trim_start_matches(':')).or_else(|_| TimeZone::posix(name)).ok(),
+        None => Some(TimeZone::system()),
+    }
+}
+
 /// Interprets the output of one program. Must not panic on any input and must not grow with it.
 pub(super) trait Parse: Send {
     /// A line of standard output.
@@ -57,6 +70,11 @@ pub(super) trait Parse: Send {
 
     /// A line of standard error.
     fn err(&mut self, _line: &str, _sink: &mut EventSink<'_>) {}
+
+    /// What is known before the program reports it. `at` is the present.
+    fn unsaid(&mut self, _at: &ProcessEnd<'_>) -> Unsaid {
+        Unsaid::default()
+    }
 
     /// The process has ended.
     fn end(&mut self, _end: &ProcessEnd<'_>, _sink: &mut EventSink<'_>) {}
@@ -79,6 +97,8 @@ struct Memory {
     last_limit: Option<VendorLimit>,
     result: Option<bool>,
     session_lost: bool,
+    /// The last line on standard error.
+    complaint: Option<String>,
 }
 
 impl EventSink<'_> {
@@ -104,6 +124,21 @@ impl EventSink<'_> {
         let limit = limits::limit(refusal, self.now, self.zone.as_ref())?;
         self.say(AgentEvent::Limit(limit.clone()));
         Some(limit)
+    }
+
+    /// Reports the CLI's own sentence about a failure.
+    pub(super) fn failed(&mut self, text: &str, request_id: Option<&str>) {
+        let request_id = request_id.filter(|id| !id.is_empty()).map(record::name);
+        let text = record::saying(text);
+        if request_id.is_some() || !text.is_empty() {
+            self.say(AgentEvent::Failed { text, request_id });
+        }
+    }
+
+    /// Reports that the CLI itself retries a request.
+    pub(super) fn retrying(&mut self, attempt: u32, delay_ms: Option<u64>, class: Option<LimitClass>, text: &str) {
+        let until = delay_ms.and_then(|ms| reset::sane(self.now + Duration::from_millis(ms), self.now));
+        self.say(AgentEvent::Retrying { attempt, delay_ms, class, until, text: record::saying(text) });
     }
 
     /// Reports text of the model.
@@ -152,13 +187,23 @@ impl Reader {
         let parser: Box<dyn Parse> = match kind {
             AgentKind::Command => Box::new(command::CommandParser::default()),
             AgentKind::Claude => Box::new(claude::ClaudeParser::new(resumed)),
-            AgentKind::Codex => Box::new(codex::CodexParser::default()),
+            AgentKind::Codex => Box::new(codex::CodexParser::new(resumed)),
             AgentKind::Gemini => Box::new(gemini::GeminiParser::default()),
             AgentKind::Opencode => Box::new(opencode::OpencodeParser::default()),
-            AgentKind::Api => Box::new(native::NativeParser),
+            AgentKind::Copilot => Box::new(copilot::CopilotParser::default()),
+            AgentKind::Api | AgentKind::Acp => Box::new(native::NativeParser),
             AgentKind::Pane => Box::new(native::PaneParser::default()),
         };
         Self { parser, out: Lines::default(), err: Lines::default(), memory: Memory::default() }
+    }
+
+    /// A reader for an agent as it is configured.
+    pub fn for_agent(agent: &AgentSpec, resumed: bool) -> Self {
+        let mut reader = Self::new(agent.stream_kind(), resumed);
+        if agent.stream_kind() == AgentKind::Command && !agent.limit_rules.is_empty() {
+            reader.parser = Box::new(command::CommandParser::with_rules(agent.limit_rules.clone()));
+        }
+        reader
     }
 
     /// Takes a chunk of standard output.
@@ -173,6 +218,11 @@ impl Reader {
         let Self { parser, err, memory, .. } = self;
         let mut sink = EventSink { now, zone: Some(TimeZone::system()), memory, take };
         err.feed(bytes, |line| read_err(parser.as_mut(), &line, &mut sink));
+    }
+
+    /// What is known so far and not reported yet.
+    pub fn unsaid(&mut self, now: Time, env: &[(String, String)]) -> Unsaid {
+        self.parser.unsaid(&ProcessEnd { code: None, signal: None, now, env })
     }
 
     /// Bytes of standard output were dropped before the next chunk.
@@ -192,6 +242,13 @@ impl Reader {
         out.finish(|line| read_out(parser.as_mut(), &line, &mut sink));
         err.finish(|line| read_err(parser.as_mut(), &line, &mut sink));
         parser.end(end, &mut sink);
+        // A program that fails before its first record says why on standard error.
+        if sink.last_result().is_none()
+            && end.code.is_some_and(|code| code != 0)
+            && let Some(line) = sink.memory.complaint.take()
+        {
+            sink.failed(&line, None);
+        }
         if sink.last_result() == Some(true) && !end.is_zero() {
             sink.result(false, &format!("{} after it had reported success", end.describe()));
         }
@@ -216,7 +273,12 @@ fn read_err(parser: &mut dyn Parse, line: &OutputLine<'_>, sink: &mut EventSink<
     if let OutputLine::Whole(bytes) = line
         && !bytes.is_empty()
     {
-        parser.err(&String::from_utf8_lossy(bytes), sink);
+        let line = String::from_utf8_lossy(bytes);
+        parser.err(&line, sink);
+        // `Reading the prompt...` is what it does, not what went wrong.
+        if !line.ends_with("...") {
+            sink.memory.complaint = Some(record::saying(&line));
+        }
     }
 }
 

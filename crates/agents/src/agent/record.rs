@@ -13,6 +13,12 @@ const SAYING_CAP: usize = 400;
 /// Ids and names; every known one is shorter than half of it.
 const NAME_CAP: usize = 200;
 
+/// Characters of a tool's arguments: about two lines of a terminal.
+const BRIEF_CAP: usize = 200;
+
+/// Bytes of each end of a tool's result: the error is at one of them.
+const EXCERPT_CAP: usize = 300;
+
 static NULL: Value = Value::Null;
 
 /// Access to fields that may be missing or of an unexpected type.
@@ -59,6 +65,11 @@ pub fn microusd(value: &Value) -> Option<u64> {
     Some((dollars * 1e6).round() as u64)
 }
 
+/// Millionths of a dollar as dollars.
+pub fn dollars(microusd: u64) -> String {
+    format!("{}.{:06}", microusd / 1_000_000, microusd % 1_000_000)
+}
+
 /// Whether neither tokens nor money were used.
 pub fn is_nothing(usage: &Usage) -> bool {
     usage.tokens() == 0 && usage.microusd.unwrap_or(0) == 0
@@ -89,6 +100,35 @@ fn head(text: &str, cap: usize) -> &str {
 
 fn clean(text: &str, cap: usize) -> String {
     crate::job::plain(head(text, cap).trim().as_bytes())
+}
+
+/// The arguments of a tool call in one line: the one that names what it works on, else all of them.
+pub fn brief(arguments: &Value) -> String {
+    const TELLING: [&str; 10] =
+        ["command", "cmd", "file_path", "filePath", "path", "pattern", "query", "url", "prompt", "description"];
+    let text = match arguments {
+        Value::Object(map) => match TELLING.iter().find_map(|key| map.get(*key)) {
+            Some(Value::Array(words)) => words.iter().map(flat).collect::<Vec<_>>().join(" "),
+            Some(value) => flat(value),
+            None if map.is_empty() => String::new(),
+            None => arguments.to_string(),
+        },
+        Value::Array(list) => list.iter().map(brief).filter(|one| !one.is_empty()).collect::<Vec<_>>().join(" "),
+        other => flat(other),
+    };
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    clean(&line, BRIEF_CAP)
+}
+
+/// Both ends of a tool's result.
+pub fn excerpt(text: &str) -> String {
+    let text = text.trim();
+    if text.len() <= EXCERPT_CAP * 2 {
+        return clean(text, EXCERPT_CAP * 2);
+    }
+    let from = text.len() - EXCERPT_CAP;
+    let from = (from..text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+    format!("{}\n…\n{}", clean(text, EXCERPT_CAP), clean(&text[from..], EXCERPT_CAP))
 }
 
 /// FNV-1a: short and stable; crafted collisions are not a concern here.
@@ -199,6 +239,26 @@ mod tests {
     fn the_same_error_at_another_time_is_the_same() {
         assert_eq!(error_fingerprint("exit 1 after 12 ms"), error_fingerprint("exit 1 after 7 ms"));
         assert_ne!(error_fingerprint("no such file"), error_fingerprint("permission denied"));
+    }
+
+    #[test]
+    fn calls_and_results_in_short() {
+        for (arguments, short) in [
+            (json!({"command": "cargo test\n  --all", "timeout": 5}), "cargo test --all"),
+            (json!({"file_path": "/a.rs", "content": "long"}), "/a.rs"),
+            (json!({"command": ["bash", "-lc", "ls"]}), "bash -lc ls"),
+            (json!([null, "ls"]), "ls"),
+            (json!([[{"path": "a.rs", "kind": "update"}]]), "a.rs"),
+            (json!({}), ""),
+            (json!({"x": 1}), "{\"x\":1}"),
+            (json!("\u{1b}[31mred"), "red"),
+        ] {
+            assert_eq!(brief(&arguments), short, "{arguments}");
+        }
+        assert_eq!(brief(&json!("é".repeat(500))).chars().count(), BRIEF_CAP);
+        assert_eq!(excerpt(" two\nlines "), "two\nlines");
+        let long = excerpt(&format!("begin{}end", "é".repeat(2_000)));
+        assert!(long.starts_with("begin") && long.ends_with("end") && long.len() < 1_500, "{long}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LOOK_AT: usize = 80;
 
 /// Prefixes of a point in time.
-const AT: &[&str] = &["resets at ", "resets ", "try again at ", "reset at "];
+const AT: &[&str] = &["resets at ", "resets ", "try again at ", "reset at ", "regain access on "];
 
 /// Prefixes of a duration.
 const IN: &[&str] = &["try again in ", "retry after ", "reset after ", "resets in ", "retry in ", "available in "];
@@ -59,6 +59,9 @@ pub fn told(text: &str, now: Time, zone: Option<&TimeZone>) -> Option<Time> {
 
 /// `8:52 pm`, `10am (asia/seoul)`, `nov 20th, 2026 10:19 am`, `oct 9 at 5pm`.
 fn moment(text: &str, now: Time, local: Option<&TimeZone>) -> Option<Time> {
+    if let Some(at) = full_date(text) {
+        return sane(at, now);
+    }
     let (text, zone) = match text.split_once('(') {
         // A bracket further on belongs to another sentence.
         Some((before, rest)) if before.len() < 30 => (before, named_zone(rest.split_once(')')?.0)?),
@@ -100,6 +103,14 @@ fn moment(text: &str, now: Time, local: Option<&TimeZone>) -> Option<Time> {
     sane(found, now)
 }
 
+/// `2026-12-01 at 00:00 utc`; exact, unlike times that are cut to the minute.
+fn full_date(text: &str) -> Option<Time> {
+    let (day, rest) = text.split_once(" at ")?;
+    let (clock, _) = rest.split_once(" utc")?;
+    let at: jiff::Timestamp = format!("{day}T{clock}:00Z").parse().ok()?;
+    Some(Time(at.as_millisecond()))
+}
+
 fn month(word: &str) -> Option<i8> {
     let index = MONTHS.iter().position(|m| word.starts_with(m) && word.chars().all(char::is_alphabetic))?;
     i8::try_from(index + 1).ok()
@@ -135,6 +146,19 @@ fn named_zone(name: &str) -> Option<TimeZone> {
         name if name.len() < 64 => TimeZone::get(name).ok(),
         _ => None,
     }
+}
+
+/// The next midnight of a zone.
+pub fn midnight(zone: &str, now: Time) -> Option<Time> {
+    let zone = TimeZone::get(zone).ok()?;
+    let today = jiff::Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone()).date();
+    let end = today.tomorrow().ok()?.to_zoned(zone).ok()?;
+    sane(Time(end.timestamp().as_millisecond()), now)
+}
+
+/// A duration such as `599.99s` or `6m0s`, in seconds.
+pub fn seconds(text: &str) -> Option<f64> {
+    span(text).filter(|s| s.is_finite() && *s >= 0.0 && *s <= FARTHEST.as_secs_f64())
 }
 
 /// `4s`, `1.5s`, `6m0s`, `20 minutes`, `5 days 3 hours`, in seconds.
@@ -191,6 +215,7 @@ mod tests {
             ("limit · resets Dec 1 at 12am", "2026-12-01T00:01:00Z"),
             ("try again at 12:16 PM.", "2026-11-16T12:17:00Z"),
             ("resets 20:52", "2026-11-15T20:53:00Z"),
+            ("You will regain access on 2026-12-01 at 00:00 UTC.", "2026-12-01T00:00:00Z"),
         ] {
             assert_eq!(utc(text).as_deref(), Some(at), "{text}");
         }
@@ -233,6 +258,9 @@ mod tests {
             "try again in 1e9 s",
             "retry after",
             "resets 10am (",
+            "You will regain access on 2026-13-01 at 00:00 UTC.",
+            "You will regain access on 2027-12-01 at 00:00 UTC.",
+            "You will regain access on the first of December",
         ] {
             assert_eq!(utc(text), None, "{text}");
         }

@@ -32,6 +32,8 @@ pub struct Rollout {
     pub quotas: Vec<Quota>,
     /// Tokens in the context, and its size.
     pub context: Option<(u64, u64)>,
+    /// The model of the last turn.
+    pub model: Option<String>,
     /// Usage of the whole thread.
     pub in_all: Option<Usage>,
     /// A spending cap of the account is reached.
@@ -88,18 +90,25 @@ fn tail(path: &Path) -> Option<String> {
 }
 
 fn last_notes(text: &str, now: Time) -> Rollout {
-    let last = |kind: &str| {
-        let mark = format!("\"{kind}\"");
-        // Most lines are neither, so they are not parsed.
+    // The payload of the last record for which `is_ours` holds. Most lines lack the mark, so they are
+    // not parsed.
+    let find = |mark: &str, is_ours: &dyn Fn(&Value) -> bool| {
+        let mark = format!("\"{mark}\"");
         text.lines().rev().filter(|line| line.contains(&mark)).find_map(|line| {
             let record: Value = serde_json::from_str(line).ok()?;
-            let ours = record.text("type") == Some("event_msg") && record.at("payload").text("type") == Some(kind);
-            ours.then(|| record.at("payload").clone())
+            is_ours(&record).then(|| record.at("payload").clone())
+        })
+    };
+    let last = |kind: &str| {
+        find(kind, &|record| {
+            record.text("type") == Some("event_msg") && record.at("payload").text("type") == Some(kind)
         })
     };
     let tokens = last("token_count").map_or_else(Rollout::default, |note| read(&note, now));
     let error = last("task_complete").and_then(|note| error(note.at("error").at("codex_error_info")));
-    Rollout { error, ..tokens }
+    let context = find("turn_context", &|record| record.text("type") == Some("turn_context"));
+    let model = context.and_then(|note| note.text("model").map(record::name));
+    Rollout { model, error, ..tokens }
 }
 
 /// Reads `"usage_limit_exceeded"` or `{"http_connection_failed":{"http_status_code":402}}`.
@@ -120,6 +129,7 @@ fn read(note: &Value, now: Time) -> Rollout {
         context: used.zip(window),
         spend_reached: limits.at("spend_control_reached") == true,
         in_all: info.object("total_token_usage").map(|_| codex::usage(info.at("total_token_usage"))),
+        model: None,
         error: None,
     }
 }

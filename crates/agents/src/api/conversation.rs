@@ -1,6 +1,7 @@
 //! One turn: send a request, perform the calls of the reply, repeat until the model is done or a
 //! bound is reached. Owns those bounds.
 
+use everloop_core::prices::Prices;
 use everloop_core::stream::{AgentEvent, LimitClass, Usage};
 use serde_json::Value;
 
@@ -12,7 +13,8 @@ use super::session::ApiSession;
 use super::sse::Events;
 use super::tools::{self, Done, Toolbox};
 use super::{limit, messages, responses};
-use crate::clock;
+use crate::agent::record;
+use crate::{clock, prices};
 
 /// Calls of one reply that are performed; the rest is refused.
 const MOST_CALLS: usize = 32;
@@ -29,7 +31,10 @@ pub(super) struct Conversation<'a, 'o> {
     client: Client,
     session: ApiSession,
     output: &'a mut OutputStream<'o>,
+    /// The configured prices, else those of the list.
+    prices: Option<Prices>,
     spent_microusd: u64,
+    spent_tokens: u64,
 }
 
 impl<'a, 'o> Conversation<'a, 'o> {
@@ -39,7 +44,8 @@ impl<'a, 'o> Conversation<'a, 'o> {
         session: ApiSession,
         output: &'a mut OutputStream<'o>,
     ) -> Self {
-        Self { options, client, session, output, spent_microusd: 0 }
+        let prices = options.prices.or_else(|| prices::of(&options.model).map(|known| known.prices));
+        Self { options, client, session, output, prices, spent_microusd: 0, spent_tokens: 0 }
     }
 
     /// Runs to the end and returns the final text.
@@ -73,11 +79,14 @@ impl<'a, 'o> Conversation<'a, 'o> {
         if !self.output.is_heard() {
             return Err(ApiRefusal::plain("the output is closed"));
         }
-        match (self.options.left_microusd, self.options.prices) {
-            (Some(left), Some(_)) if self.spent_microusd >= left => {
+        if let Some(left) = self.options.left_tokens.filter(|left| self.spent_tokens >= *left) {
+            return Err(ApiRefusal::plain(format!("stopped: the {left} tokens for this turn are used up")));
+        }
+        match self.options.left_microusd.filter(|left| self.prices.is_some() && self.spent_microusd >= *left) {
+            Some(left) => {
                 Err(ApiRefusal::plain(format!("stopped: the {left} millionths of a dollar for this turn are used up")))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -123,6 +132,7 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 fingerprint: fingerprint(&[&call.name, &input.to_string()]),
                 timeout_ms: timeout,
                 subagent: false,
+                input: record::brief(input),
             });
             let outcome = if n < MOST_CALLS {
                 match toolbox.perform(&call) {
@@ -136,7 +146,11 @@ impl<'a, 'o> Conversation<'a, 'o> {
                 ToolOutcome { text: "error: too many calls at once; repeat this one".to_owned(), ok: false }
             };
             let error = (!outcome.ok).then(|| fingerprint(&[&outcome.text]));
-            self.output.say(&AgentEvent::ToolEnded { id: call.id.clone(), error });
+            self.output.say(&AgentEvent::ToolEnded {
+                id: call.id.clone(),
+                error,
+                output: record::excerpt(&outcome.text),
+            });
             done.push((call, outcome));
         }
         self.answer(&done)
@@ -155,7 +169,13 @@ impl<'a, 'o> Conversation<'a, 'o> {
         let answer = match self.client.post(&body) {
             Err(Failed::Reset(_)) => {
                 let class = Some(LimitClass::Network);
-                self.output.say(&AgentEvent::Retrying { attempt: 1, delay_ms: Some(0), class });
+                self.output.say(&AgentEvent::Retrying {
+                    attempt: 1,
+                    delay_ms: Some(0),
+                    class,
+                    until: None,
+                    text: String::new(),
+                });
                 self.client.post(&body)
             }
             other => other,
@@ -225,9 +245,11 @@ impl<'a, 'o> Conversation<'a, 'o> {
     }
 
     fn account(&mut self, used: Usage) {
-        let cost = self.options.prices.map(|prices| prices.cost(&used));
-        self.spent_microusd = self.spent_microusd.saturating_add(cost.unwrap_or(0));
-        self.output.say(&AgentEvent::Used(Usage { microusd: cost, ..used }));
+        self.spent_microusd = self.spent_microusd.saturating_add(self.prices.map_or(0, |prices| prices.cost(&used)));
+        self.spent_tokens = self.spent_tokens.saturating_add(used.tokens());
+        // Dollars by the list are an estimate, which is marked as one where the turn is charged.
+        let microusd = self.options.prices.map(|prices| prices.cost(&used));
+        self.output.say(&AgentEvent::Used(Usage { microusd, ..used }));
         self.output.say(&AgentEvent::Context { used: used.tokens(), window: self.options.context_window });
     }
 }

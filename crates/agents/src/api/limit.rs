@@ -80,7 +80,9 @@ fn rule(said: &RefusalText<'_>) -> Option<(String, LimitClass)> {
             by_name("credit", LimitClass::Credit)
         }
         400 | 403 if tells(&["credit balance is too low"]) => by_name("credit", LimitClass::Credit),
-        400 | 403 | 429 if tells(&["reached your specified api usage limits"]) => by_name("spend", LimitClass::Spend),
+        400 | 403 | 429 if tells(&["reached your specified api usage limits", "you will regain access on"]) => {
+            by_name("spend", LimitClass::Spend)
+        }
         _ if named(&["context_length_exceeded"]) => by_name("context", LimitClass::Context),
         400 | 422 if tells(&["prompt is too long", "maximum context length", "exceeds the context window"]) => {
             by_name("context", LimitClass::Context)
@@ -89,6 +91,7 @@ fn rule(said: &RefusalText<'_>) -> Option<(String, LimitClass)> {
         401 | 403 | 407 => by_status(LimitClass::Auth),
         429 => by_status(window(said)),
         408 | 425 | 500.. => by_status(LimitClass::Overload),
+        400 | 404 | 405 | 422 => by_status(LimitClass::Request),
         _ => None,
     }
 }
@@ -253,9 +256,9 @@ mod tests {
         class(400, &json!({"code": "context_length_exceeded"}), "api.context", LimitClass::Context);
         class(400, &json!({"message": "prompt is too long: 9 tokens > 8"}), "api.context", LimitClass::Context);
         class(413, &json!({"type": "request_too_large"}), "api.413", LimitClass::Context);
-        for status in [400, 404, 302] {
-            assert_eq!(refused(status, &[], &json!({"message": "what model?"})).limit, None);
-        }
+        class(404, &json!({"type": "not_found_error", "message": "model: x"}), "api.404", LimitClass::Request);
+        class(400, &json!({"type": "invalid_request_error"}), "api.400", LimitClass::Request);
+        assert_eq!(refused(302, &[], &json!({"message": "what model?"})).limit, None);
     }
 
     #[test]

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use everloop_core::prices::Prices;
 use everloop_core::spec::Permission;
-use everloop_core::stream::Usage;
 use everloop_core::time::millis;
 use serde::{Deserialize, Serialize};
 
+use crate::prices;
 use crate::redact::Secret;
 
 /// The API format of the server.
@@ -47,40 +48,16 @@ impl ApiFormat {
     }
 }
 
-/// Prices in millionths of a dollar per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prices {
-    pub input: u64,
-    pub output: u64,
-    /// Tokens read from a cache.
-    pub cache_read: u64,
-    /// Tokens put into a cache.
-    pub cache_write: u64,
-}
-
-impl Prices {
-    /// From the two published prices; the others as the vendor of this format derives them, rounded
-    /// up.
-    pub fn new(wire: ApiFormat, input: u64, output: u64) -> Self {
-        let (read_percent, write_percent) = match wire {
-            ApiFormat::Messages => (10, 125),
-            // Between 10 and 50 percent, by model: the highest, so that a budget is never
-            // overdrawn.
-            ApiFormat::Responses => (50, 100),
-        };
-        let part = |percent: u64| input.saturating_mul(percent).div_ceil(100);
-        Self { input, output, cache_read: part(read_percent), cache_write: part(write_percent) }
-    }
-
-    /// The cost of this usage, in millionths of a dollar.
-    pub fn cost(&self, used: &Usage) -> u64 {
-        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let sum = part(used.input, self.input)
-            .saturating_add(part(used.output, self.output))
-            .saturating_add(part(used.cache_read, self.cache_read))
-            .saturating_add(part(used.cache_write, self.cache_write));
-        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
+/// Prices from the two published ones; the others as the vendor of this format derives them, rounded
+/// up.
+pub fn usual_prices(wire: ApiFormat, input: u64, output: u64) -> Prices {
+    let (read_percent, write_percent) = match wire {
+        ApiFormat::Messages => (10, 125),
+        // Between 10 and 50 percent, by model: the highest, so that a budget is never overdrawn.
+        ApiFormat::Responses => (50, 100),
+    };
+    let part = |percent: u64| input.saturating_mul(percent).div_ceil(100);
+    Prices { input, output, cache_read: part(read_percent), cache_write: part(write_percent) }
 }
 
 /// How long each part of a request may take.
@@ -134,8 +111,12 @@ pub struct ApiTurnOptions {
     pub max_output_tokens: u32,
     /// Tokens that fit into the model's context.
     pub context_window: u64,
-    /// What the turn may cost, in millionths of a dollar; has an effect only with prices.
+    /// What the turn may cost, in millionths of a dollar, by its prices or else the list's.
     pub left_microusd: Option<u64>,
+    /// Tokens that the turn may use.
+    #[serde(default)]
+    pub left_tokens: Option<u64>,
+    /// Configured prices: with them dollars are reported.
     pub prices: Option<Prices>,
     pub permission: Permission,
     /// Prefixes of commands that the model may run under [`Permission::Edits`].
@@ -148,15 +129,17 @@ impl ApiTurnOptions {
     pub const MAX_REQUESTS: u32 = 50;
     /// Every current model can write this much at once; a whole file fits.
     pub const MAX_OUTPUT_TOKENS: u32 = 16_000;
-    /// The smallest window among current models of both vendors.
+    /// The smallest window among current models of both vendors, for models that the list lacks.
     pub const CONTEXT_WINDOW: u64 = 200_000;
 
     /// Options with every default.
     pub fn new(wire: ApiFormat, model: impl Into<String>, workspace: PathBuf, state_dir: PathBuf) -> Self {
+        let model = model.into();
         Self {
             wire,
             base: wire.default_base().to_owned(),
-            model: model.into(),
+            context_window: prices::context_of(&model).unwrap_or(Self::CONTEXT_WINDOW),
+            model,
             key_env: Some(wire.default_key_env().to_owned()),
             ca_file: None,
             workspace,
@@ -164,8 +147,8 @@ impl ApiTurnOptions {
             resume: None,
             max_requests: Self::MAX_REQUESTS,
             max_output_tokens: Self::MAX_OUTPUT_TOKENS,
-            context_window: Self::CONTEXT_WINDOW,
             left_microusd: None,
+            left_tokens: None,
             prices: None,
             permission: Permission::default(),
             allow: Vec::new(),
@@ -179,21 +162,5 @@ impl ApiTurnOptions {
         // The name appears inside of JSON strings.
         let name = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(64).collect();
         key.map(|key| Secret { name, value: key.trim().as_bytes().to_vec() }).into_iter().collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cost_is_rounded_up_and_never_overflows() {
-        // Three dollars and fifteen dollars for a million.
-        let prices = Prices::new(ApiFormat::Messages, 3_000_000, 15_000_000);
-        let used = Usage { input: 1_000, output: 100, cache_read: 10_000, cache_write: 1_000, microusd: None };
-        assert_eq!(prices.cost(&used), 3_000 + 1_500 + 3_000 + 3_750);
-        assert_eq!(Prices::new(ApiFormat::Messages, 1, 1).cost(&Usage { input: 1, ..Usage::default() }), 1);
-        let all = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, ..Usage::default() };
-        assert_eq!(Prices::new(ApiFormat::Responses, u64::MAX, u64::MAX).cost(&all), u64::MAX);
     }
 }

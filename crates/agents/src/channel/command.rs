@@ -1,88 +1,66 @@
-//! The command of a channel, with a text on standard input, for a bounded time. Its output is not
-//! read; only its exit code counts.
+//! The command of a channel, with a text on standard input, for a bounded time. Only its exit code
+//! counts; the last line of its errors explains a failure.
 
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use everloop_core::outbound::{Refusal, Undelivered};
-use everloop_core::time::human;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
-use tokio::time::timeout;
 
-use crate::environment::Environment;
+use crate::redact::without_secrets;
+use crate::short_command::ShortCommand;
 
 /// A program that takes longer is ended.
-const WITHIN: Duration = Duration::from_secs(20);
+pub(super) const WITHIN: Duration = Duration::from_secs(20);
 /// Exit code of a program that rejects the delivery (`EX_DATAERR`).
 const REFUSES: i32 = 65;
 
-/// Runs `argv` in `dir` with `input`.
-pub(super) async fn run(argv: &[String], dir: &Path, input: &str) -> Result<(), Undelivered> {
-    tell(argv, dir, input, WITHIN).await
-}
-
-/// Starts the command; kills it with its process group when it takes longer than `within`.
-async fn tell(argv: &[String], dir: &Path, input: &str, within: Duration) -> Result<(), Undelivered> {
-    let away = |why: String| Err(Undelivered::away(why));
-    let Some((program, args)) = argv.split_first() else { return away("there is no command".to_owned()) };
-    let mut command = Command::new(program);
-    command.args(args).current_dir(dir).env_clear().envs(Environment::from_ours(&[]).into_vars());
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).kill_on_drop(true);
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(e) => return away(format!("`{program}` cannot be started: {e}")),
-    };
-    let group = child.id().map(|id| Pid::from_raw(id.cast_signed()));
-    let pipe = child.stdin.take();
-    let talk = async {
-        if let Some(mut pipe) = pipe {
-            // A program that does not read all of its input may still succeed.
-            pipe.write_all(input.as_bytes()).await.ok();
-        }
-        child.wait().await
-    };
-    let ended = timeout(within, talk).await;
-    if let Some(group) = group {
-        // Its background processes have had their time. An error means that the group is already
-        // gone.
-        killpg(group, Signal::SIGKILL).ok();
+/// Runs it once.
+pub(super) async fn run(command: &ShortCommand<'_>) -> Result<(), Undelivered> {
+    let ended = command.run().await.map_err(Undelivered::away)?;
+    if ended.status.success() {
+        return Ok(());
     }
-    match ended {
-        Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) if status.code() == Some(REFUSES) => {
-            Err(Undelivered::refused(format!("`{program}` rejected it"), Refusal::Content))
-        }
-        Ok(Ok(status)) => away(format!("`{program}` failed: {status}")),
-        Ok(Err(e)) => away(format!("`{program}`: {e}")),
-        Err(_) => away(format!("`{program}` took longer than {}", human(within))),
+    let program = command.argv.first().map_or("", String::as_str);
+    if ended.status.code() == Some(REFUSES) {
+        return Err(Undelivered::refused(format!("`{program}` rejected it"), Refusal::Content));
     }
+    let said = without_secrets(&ended.last_line());
+    let after = if said.is_empty() { String::new() } else { format!(": {said}") };
+    Err(Undelivered::away(format!("`{program}` failed: {}{after}{}", ended.status, command.hint(&said))))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use everloop_core::isolation::IsolationMode;
+
     use super::*;
+    use crate::isolation::for_tests;
 
     fn run(script: &str, dir: &Path, within: Duration) -> Result<(), Undelivered> {
         let argv = ["sh", "-c", script].map(str::to_owned);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(tell(&argv, dir, "hello\n", within))
+        let mut isolation = for_tests(IsolationMode::Auto, dir);
+        isolation.writable.push(dir.join("open"));
+        let command = ShortCommand { argv: &argv, dir, input: "hello\n", isolation: &isolation, within };
+        runtime.block_on(super::run(&command))
     }
 
     #[test]
     fn it_hears_what_is_said_and_how_it_ended_is_known() {
         let dir = tempfile::tempdir().expect("a folder");
         let minute = Duration::from_secs(60);
-        assert_eq!(run("cat > heard", dir.path(), minute), Ok(()));
-        assert_eq!(std::fs::read_to_string(dir.path().join("heard")).expect("it was written"), "hello\n");
+        std::fs::create_dir(dir.path().join("open")).expect("the folder is new");
+        assert_eq!(run("cat > open/heard", dir.path(), minute), Ok(()));
+        assert_eq!(std::fs::read_to_string(dir.path().join("open/heard")).expect("it was written"), "hello\n");
         let failed = run("exit 3", dir.path(), minute);
         assert!(matches!(failed, Err(how) if how.refused.is_none() && how.why.contains("exit status: 3")));
         let rejected = run("exit 65", dir.path(), minute).expect_err("it rejects");
         assert_eq!(rejected.refused, Some(Refusal::Content));
         assert!(run("exec 0<&-; exit 0", dir.path(), minute).is_ok(), "the input need not be read");
+        let path = dir.path().join("heard").display().to_string();
+        let closed = run(&format!("cat > {path}"), dir.path(), minute).expect_err("only named paths can be written");
+        assert!(closed.why.contains(&format!("`writable = [\"{}\"]`", dir.path().display())), "{closed:?}");
     }
 
     #[test]

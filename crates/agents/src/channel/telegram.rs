@@ -156,6 +156,7 @@ fn name(from: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::ReceiverAccess;
 
     #[test]
     fn only_what_is_said_in_the_chat_counts() {
@@ -165,7 +166,13 @@ mod tests {
             chat: "-100".to_owned(),
             answers: true,
         };
-        let receiver = Receiver { name: "t".to_owned(), channel: Channel::Telegram(bot), ca_file: None, dir: None };
+        let receiver = Receiver {
+            name: "t".to_owned(),
+            channel: Channel::Telegram(bot),
+            ca_file: None,
+            dir: None,
+            access: ReceiverAccess::default(),
+        };
         let listener = Listener::new(&receiver).expect("it answers").expect("HOME is set");
         let press = |chat: i64| {
             json!({ "update_id": 5, "callback_query": { "id": "q", "data": "ack:17", "from": { "username": "ann" },

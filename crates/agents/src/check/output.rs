@@ -8,18 +8,34 @@ use sha2::{Digest, Sha256};
 
 /// Shown to people and to the next turn; more would bury the goal.
 const SHOWN_BYTES: usize = 4 << 10;
+/// Of these, for the beginning: the first error is there, the sum of all at the end.
+const HEAD_BYTES: usize = 1536;
 
-/// The end of the output in whole lines, as far as they fit.
-pub(super) fn tail(text: &str) -> String {
+/// The beginning and the end of the output in whole lines, as far as they fit.
+pub(super) fn both_ends(text: &str) -> String {
     let text = text.trim_end();
     if text.len() <= SHOWN_BYTES {
         return text.to_owned();
     }
-    let earliest = text.len() - SHOWN_BYTES;
-    let cut = (earliest..=text.len()).find_map(|from| text.get(from..)).unwrap_or_default();
+    let head = text[..boundary(text, HEAD_BYTES)].rsplit_once('\n').map_or("", |(lines, _)| lines);
+    let room = SHOWN_BYTES - head.len() - LEFT_OUT_BYTES;
+    let cut = &text[boundary(text, text.len() - room + CHAR_BYTES)..];
     // A single line that does not fit is shown from its middle.
     let whole = cut.split_once('\n').map_or(cut, |(_, rest)| rest);
-    if whole.is_empty() { cut.to_owned() } else { whole.to_owned() }
+    let tail = if whole.is_empty() { cut } else { whole };
+    let left_out = text[head.len()..text.len() - tail.len()].lines().filter(|line| !line.is_empty()).count();
+    let mark = format!("… ({left_out} lines left out) …");
+    if head.is_empty() { format!("{mark}\n{tail}") } else { format!("{head}\n{mark}\n{tail}") }
+}
+
+/// Room for the line between both ends.
+const LEFT_OUT_BYTES: usize = 64;
+/// A character has at most four bytes, so the boundary before a place is less than this away.
+const CHAR_BYTES: usize = 3;
+
+/// The last boundary between characters at or before a place.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
 
 /// The last line that is not blank.
@@ -111,12 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_whole_lines_and_bounded() {
+    fn both_ends_are_whole_lines_and_bounded() {
         let text = (0..2000).map(|n| format!("line {n} ü")).collect::<Vec<_>>().join("\n");
-        let end = tail(&text);
-        assert!(end.len() <= SHOWN_BYTES && end.starts_with("line ") && end.ends_with("line 1999 ü"));
-        assert_eq!(tail(&"é".repeat(5000)).len(), SHOWN_BYTES);
-        assert_eq!(tail("a\n\n"), "a");
+        let shown = both_ends(&text);
+        assert!(shown.len() <= SHOWN_BYTES && shown.starts_with("line 0 ü\n") && shown.ends_with("line 1999 ü"));
+        let lines: Vec<&str> = shown.lines().collect();
+        let left_out: usize =
+            lines.iter().find_map(|l| l.strip_prefix("… (")?.split(' ').next()?.parse().ok()).unwrap();
+        assert_eq!(left_out + lines.len() - 1, 2000, "{shown}");
+        let long = both_ends(&"é".repeat(5000));
+        assert!(long.len() <= SHOWN_BYTES && long.ends_with("éé"), "{}", long.len());
+        assert_eq!(both_ends("a\n\n"), "a");
         assert_eq!(last_line("a\n b \n\n"), Some("b"));
     }
 }

@@ -43,9 +43,9 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// All of them.
-    pub(super) fn of(isolation: &Isolation, tmp: &Path) -> Self {
-        let grants = Self::around_a_root(isolation, tmp);
+    /// All of them. The paths in `closed` need not be hidden by these.
+    pub(super) fn of(isolation: &Isolation, tmp: &Path, closed: &[PathBuf]) -> Self {
+        let grants = Self::around_hidden(hidden(isolation, closed), isolation, tmp);
         let mut walk = Walk::around_all(&grants.hidden);
         walk.around(Path::new("/"));
         for hole in real(&isolation.readable) {
@@ -57,8 +57,10 @@ impl Grants {
 
     /// Without those that need not be named where all is readable that is not hidden.
     pub(super) fn around_a_root(isolation: &Isolation, tmp: &Path) -> Self {
-        let mut hidden = real(&isolation.unreadable);
-        hidden.retain(|tree| tree.is_folder || is_readable(&tree.path));
+        Self::around_hidden(hidden(isolation, &[]), isolation, tmp)
+    }
+
+    fn around_hidden(hidden: Vec<RealPath>, isolation: &Isolation, tmp: &Path) -> Self {
         let mut walk = Walk::around_all(&hidden);
         let tmp = tmp.to_owned();
         for tree in real(isolation.writable.iter().chain(&isolation.made).chain([&tmp])) {
@@ -67,6 +69,20 @@ impl Grants {
         let write = walk.found;
         Self { hidden, write, ..Self::default() }
     }
+}
+
+/// The paths that an isolation hides, without those in `closed`.
+pub(super) fn hidden(isolation: &Isolation, closed: &[PathBuf]) -> Vec<RealPath> {
+    let mut hidden = real(&isolation.unreadable);
+    hidden.retain(|tree| !closed.contains(&tree.path) && (tree.is_folder || is_readable(&tree.path)));
+    hidden
+}
+
+/// All trees around hidden paths, but for `/dev`.
+pub(super) fn around_all(hidden: &[RealPath]) -> Vec<RealPath> {
+    let mut walk = Walk::around_all(hidden);
+    walk.around(Path::new("/"));
+    walk.found
 }
 
 /// The paths that exist, sorted. Most of the built-in ones do not, so that is looked at first.
@@ -186,7 +202,7 @@ mod tests {
         let hidden = [root.join("home/.ssh"), root.join("home/link"), root.join("home/.config/gh"), root.join("state")];
         let hidden: Vec<&Path> = hidden.iter().map(PathBuf::as_path).collect();
         let turn = root.join("state/work/turn");
-        let grants = Grants::of(&isolation(&hidden, &[], &[&turn]), &root.join("tmp"));
+        let grants = Grants::of(&isolation(&hidden, &[], &[&turn]), &root.join("tmp"), &[]);
         let has = |list: &[RealPath], name: &str| paths(list).contains(&root.join(name));
         assert!(has(&grants.read, "home/code") && has(&grants.read, "home/.config/nvim"));
         for closed in ["home", "home/.ssh", "home/link", "home/.config", "home/.config/gh", "state"] {
@@ -204,7 +220,7 @@ mod tests {
         fs::create_dir_all(root.join("project/src")).unwrap();
         fs::create_dir_all(root.join("project/state")).unwrap();
         let (project, state) = (root.join("project"), root.join("project/state"));
-        let grants = Grants::of(&isolation(&[&state], &[], &[&project]), Path::new("/nowhere"));
+        let grants = Grants::of(&isolation(&[&state], &[], &[&project]), Path::new("/nowhere"), &[]);
         assert_eq!(paths(&grants.write), [project.join("src")]);
     }
 }

@@ -15,21 +15,40 @@ use landlock::{
 use nix::libc::{O_NOFOLLOW, O_PATH};
 
 use super::Confined;
-use super::grants::{Grants, RealPath};
+use super::grants::{Grants, RealPath, around_all};
 use super::means::{LANDLOCK_LEAST, landlock_abi};
 
 /// The newest interface that this was tried with; an older kernel enforces what it knows.
 const KNOWN: ABI = ABI::V7;
 
-/// The rules; entered by a call on the descriptor.
-pub(super) fn rules(of: Confined<'_>) -> Result<OwnedFd, String> {
+/// The rules; entered by a call on the descriptor. Rules of others keep the paths in `closed` shut.
+pub(super) fn rules(of: Confined<'_>, closed: &[PathBuf]) -> Result<OwnedFd, String> {
+    let grants = Grants::of(of.isolation, of.tmp, closed);
+    made(build(&grants))
+}
+
+/// Rules that only hide these paths, and leave all else to the rules that are entered after them.
+pub(super) fn around(hidden: &[RealPath]) -> Result<OwnedFd, String> {
+    let build = || {
+        let all = AccessFs::from_all(KNOWN);
+        let mut rules = Ruleset::default().handle_access(all)?.create()?;
+        rules = add(rules, &root(), AccessFs::ReadDir.into())?;
+        let devices = RealPath { path: PathBuf::from("/dev"), is_folder: true };
+        for tree in around_all(hidden).iter().chain([&devices]) {
+            rules = add(rules, tree, all)?;
+        }
+        Ok(rules)
+    };
+    made(build())
+}
+
+fn made(rules: Result<RulesetCreated, RulesetError>) -> Result<OwnedFd, String> {
     let abi = landlock_abi();
     if abi < LANDLOCK_LEAST {
         return Err(format!("this kernel has no Landlock of version {LANDLOCK_LEAST} or newer (it has {abi})"));
     }
-    let grants = Grants::of(of.isolation, of.tmp);
-    let made = build(&grants).map_err(|e| format!("cannot make the rules of Landlock: {e}"))?;
-    Option::<OwnedFd>::from(made).ok_or_else(|| "the kernel took no rules of Landlock".to_owned())
+    let rules = rules.map_err(|e| format!("cannot make the rules of Landlock: {e}"))?;
+    Option::<OwnedFd>::from(rules).ok_or_else(|| "the kernel took no rules of Landlock".to_owned())
 }
 
 fn build(grants: &Grants) -> Result<RulesetCreated, RulesetError> {
@@ -44,8 +63,7 @@ fn build(grants: &Grants) -> Result<RulesetCreated, RulesetError> {
         rules = rules.scope(Scope::from_all(KNOWN))?;
     }
     let mut rules = rules.create()?;
-    let root = RealPath { path: PathBuf::from("/"), is_folder: true };
-    rules = add(rules, &root, AccessFs::ReadDir.into())?;
+    rules = add(rules, &root(), AccessFs::ReadDir.into())?;
     for tree in &grants.read {
         rules = add(rules, tree, read)?;
     }
@@ -56,6 +74,10 @@ fn build(grants: &Grants) -> Result<RulesetCreated, RulesetError> {
         rules = add(rules, device, write)?;
     }
     Ok(rules)
+}
+
+fn root() -> RealPath {
+    RealPath { path: PathBuf::from("/"), is_folder: true }
 }
 
 /// A path that went away, or that cannot be opened, is left closed.

@@ -85,16 +85,18 @@ impl Means {
 pub fn concrete(mode: IsolationMode) -> IsolationMode {
     static AUTO: OnceLock<IsolationMode> = OnceLock::new();
     match mode {
-        IsolationMode::Auto => *AUTO.get_or_init(|| {
-            if landlock_abi() >= LANDLOCK_LEAST {
-                IsolationMode::Landlock
-            } else if bubblewrap_works() {
-                IsolationMode::Bubblewrap
-            } else {
-                IsolationMode::None
-            }
-        }),
+        IsolationMode::Auto => *AUTO.get_or_init(|| automatic(landlock_abi(), bubblewrap_works)),
         chosen => chosen,
+    }
+}
+
+fn automatic(landlock_abi: i32, bubblewrap_works: impl FnOnce() -> bool) -> IsolationMode {
+    if landlock_abi >= LANDLOCK_LEAST {
+        IsolationMode::Landlock
+    } else if bubblewrap_works() {
+        IsolationMode::Bubblewrap
+    } else {
+        IsolationMode::None
     }
 }
 
@@ -122,4 +124,22 @@ pub fn bubblewrap_works() -> bool {
     let mut command = Command::new(program);
     command.args(trial).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_is_landlock_else_bubblewrap_else_nothing() {
+        assert_eq!(automatic(LANDLOCK_LEAST, || unreachable!("it is not tried")), IsolationMode::Landlock);
+        assert_eq!(automatic(LANDLOCK_LEAST - 1, || true), IsolationMode::Bubblewrap);
+        assert_eq!(automatic(0, || false), IsolationMode::None);
+    }
+
+    #[test]
+    fn signals_are_a_gap_of_older_kernels() {
+        let gaps = |abi| Means::Landlock { abi }.gaps().join("; ");
+        assert!(gaps(LANDLOCK_SIGNALS - 1).contains("signals") && !gaps(LANDLOCK_SIGNALS).contains("signals"));
+    }
 }

@@ -11,12 +11,19 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::HIDE_PREFIX;
 use super::key::JobKey;
+use crate::isolation::SharedRules;
 
 /// Number of the descriptor in the shim.
 pub(super) const FD: RawFd = 3;
 
 /// The key of the job, for the shim alone.
 pub(super) const KEY_VAR: &str = "EVERLOOP_HIDE_JOB_KEY";
+
+/// Number of the descriptor of shared rules, if there are any.
+pub(super) const RULES_FD: RawFd = 5;
+
+/// What the shared rules close, for the shim alone.
+pub(super) const RULES_VAR: &str = "EVERLOOP_HIDE_SHARED_RULES";
 
 /// Variables that the shim itself uses, or that identify its processes. None holds a secret.
 const OPEN: &[&str] = &["PATH", "HOME", "TMPDIR", "USER", "LANG", "TZ", "XDG_CONFIG_HOME", "XDG_STATE_HOME"];
@@ -60,6 +67,16 @@ pub(super) fn unpack() -> io::Result<Vec<(OsString, OsString)>> {
 pub(super) fn take_key(variables: &mut Vec<(OsString, OsString)>) -> Option<JobKey> {
     let at = variables.iter().position(|(name, _)| name == KEY_VAR)?;
     JobKey::from_text(variables.swap_remove(at).1.to_str()?)
+}
+
+/// Takes the shared rules out of the variables, and the descriptor behind them.
+#[expect(unsafe_code, reason = "the descriptor is known by its number only")]
+pub(super) fn take_rules(variables: &mut Vec<(OsString, OsString)>) -> Option<SharedRules> {
+    let at = variables.iter().position(|(name, _)| name == RULES_VAR)?;
+    // SAFETY: with this variable `start` put the descriptor there, and nothing else in this process
+    // owns it.
+    let rules = unsafe { OwnedFd::from_raw_fd(RULES_FD) };
+    Some(SharedRules::inherited(rules, &variables.swap_remove(at).1))
 }
 
 fn split(entry: &[u8]) -> Option<(OsString, OsString)> {

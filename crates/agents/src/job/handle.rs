@@ -33,6 +33,7 @@ use super::shim::REFUSED;
 use super::spec::Spec;
 use super::{JOB_VAR, SHIM_ARG, carried};
 use crate::clock::machine_period;
+use crate::isolation::SharedRules;
 use crate::process::{Identity, pidfd_open};
 
 /// How long a shim may take from its lock to its report; normally milliseconds.
@@ -116,9 +117,12 @@ pub fn start(shim: &ShimProgram, dir: &Path, env: Vec<(OsString, OsString)>) -> 
     let mark = key::mark(&dir).map_err(JobError::io("find the key of", &dir))?;
     let spec = JobLog::read(&dir).ok().and_then(|log| log.spec);
     let own = [(JOB_VAR, mark), (carried::KEY_VAR, key.to_text())].map(|(name, value)| (name.into(), value.into()));
-    let is_own = |name: &OsStr| name == JOB_VAR || name == carried::KEY_VAR;
-    let variables: Vec<(OsString, OsString)> = env.into_iter().filter(|(name, _)| !is_own(name)).chain(own).collect();
-    let (child, stream) = spawn(shim, &dir, variables).map_err(JobError::io("start", &shim.exe))?;
+    let is_own = |name: &OsStr| [JOB_VAR, carried::KEY_VAR, carried::RULES_VAR].iter().any(|own| name == *own);
+    let shared = spec.as_ref().and_then(|spec| SharedRules::of(spec.isolation.as_ref()?));
+    let closed = shared.as_ref().map(|shared| (carried::RULES_VAR.into(), shared.closed_text()));
+    let variables = env.into_iter().filter(|(name, _)| !is_own(name)).chain(own).chain(closed).collect();
+    let rules = shared.as_ref().map(|shared| shared.rules.as_fd());
+    let (child, stream) = spawn(shim, &dir, variables, rules).map_err(JobError::io("start", &shim.exe))?;
     // A child keeps its pid until it is waited for.
     let watched = || -> io::Result<(Identity, OwnedFd)> {
         let identity = Identity::of(child.as_raw()).ok_or(io::ErrorKind::NotFound)?;
@@ -143,7 +147,12 @@ fn deadline(spec: Option<&Spec>) -> Instant {
 /// The shim as a process in a session of its own, without input and output. Not by
 /// `std::process::Command`, which can create a session only with a fork, and a fork copies the
 /// memory map of the supervisor for nothing.
-fn spawn(shim: &ShimProgram, dir: &Path, variables: Vec<(OsString, OsString)>) -> io::Result<(Pid, UnixStream)> {
+fn spawn(
+    shim: &ShimProgram,
+    dir: &Path,
+    variables: Vec<(OsString, OsString)>,
+    rules: Option<BorrowedFd<'_>>,
+) -> io::Result<(Pid, UnixStream)> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut files = PosixSpawnFileActions::init()?;
     for standard in 0..=2 {
@@ -156,6 +165,10 @@ fn spawn(shim: &ShimProgram, dir: &Path, variables: Vec<(OsString, OsString)>) -
     let (carrier, theirs) = (out_of_the_way(&carried::pack(&variables)?)?, out_of_the_way(&theirs)?);
     files.add_dup2(carrier.as_raw_fd(), carried::FD)?;
     files.add_dup2(theirs.as_raw_fd(), link::FD)?;
+    let rules = rules.map(|rules| out_of_the_way(&rules)).transpose()?;
+    if let Some(rules) = &rules {
+        files.add_dup2(rules.as_raw_fd(), carried::RULES_FD)?;
+    }
     let mut attributes = PosixSpawnAttr::init()?;
     let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
     // As `Command` does: no signal is blocked, and SIGPIPE, which every Rust program ignores, is

@@ -36,6 +36,7 @@ use super::tree::ProcessTree;
 use super::turn_socket::TurnSocket;
 use super::{carried, temporary};
 use crate::clock;
+use crate::isolation::SharedRules;
 use crate::process::{self, Identity};
 
 /// The job was run (whatever its result) and its record is written.
@@ -63,6 +64,7 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     let link = ShimLink::take();
     let mut vars = carried::unpack().map_err(JobError::io("read the variables of", dir))?;
     let key = carried::take_key(&mut vars);
+    let shared = carried::take_rules(&mut vars);
     let Some(log) = ShimLog::lock(dir, key)? else { return Ok(REFUSED) };
     let known = log.read().map_err(JobError::io("read the log of", dir))?;
     if known.cancelled || known.ended.is_some() {
@@ -73,7 +75,7 @@ fn attend(dir: &Path) -> Result<i32, JobError> {
     let reporter = Reporter { log, link };
     let ran = known
         .into_spec(dir)
-        .and_then(|spec| run(&Attended { dir, spec: &spec, vars, started_at, reporter: &reporter }, &mut pump));
+        .and_then(|spec| run(&Attended { dir, spec: &spec, vars, shared, started_at, reporter: &reporter }, &mut pump));
     let record = ran.unwrap_or_else(|why| never_ran(started_at, Some(why), None));
     let ended = JobLogEntry::Ended(Box::new(record));
     if reporter.report(&ended).is_err() {
@@ -107,6 +109,8 @@ struct Attended<'a> {
     spec: &'a Spec,
     /// The variables of the command, and those to hide from it.
     vars: Vec<(OsString, OsString)>,
+    /// Rules that the supervisor made for many commands.
+    shared: Option<SharedRules>,
     started_at: Time,
     reporter: &'a Reporter,
 }
@@ -134,8 +138,13 @@ fn run(job: &Attended<'_>, kept: &mut Option<Pump>) -> Result<JobRecord, String>
         return Ok(never_ran(started_at, None, Some(cause)));
     }
     let mut socket = TurnSocket::listen(tmp.as_deref(), &job.vars);
-    let around =
-        launch::Around { vars: &job.vars, tmp: tmp.as_deref(), socket: socket.path(), cgroup: tree.cgroup.as_ref() };
+    let around = launch::Around {
+        vars: &job.vars,
+        tmp: tmp.as_deref(),
+        socket: socket.path(),
+        cgroup: tree.cgroup.as_ref(),
+        shared: job.shared.as_ref(),
+    };
     let launched = match launch::launch(spec, around) {
         Ok(launched) => launched,
         Err(e) => {

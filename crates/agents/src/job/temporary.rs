@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "everloop-";
 
 /// Makes one, for this user alone.
-pub(super) fn make() -> Result<PathBuf, String> {
+pub(crate) fn make() -> Result<PathBuf, String> {
     let pattern = std::env::temp_dir().join(format!("{PREFIX}XXXXXX"));
     nix::unistd::mkdtemp(&pattern).map_err(|e| format!("cannot make `{}`: {e}", pattern.display()))
 }
 
 /// Removes one; nothing else is removed, whatever a record names. Best effort: what cannot be
 /// removed stays in the machine's folder for such files.
-pub(super) fn remove(folder: &Path) {
+pub(crate) fn remove(folder: &Path) {
     if is_temporary(folder) {
         std::fs::remove_dir_all(folder).ok();
     }

@@ -50,7 +50,11 @@ pub(super) fn look(
         writeln!(marks, "{name}\0{size}\0{}.{}\0{}", meta.mtime(), meta.mtime_nsec(), meta.ino())
             .expect("strings take everything");
     }
-    let cursor = format!("{}:{}", found.len(), hash(marks.as_bytes()));
+    let short = format!("{}:{}", found.len(), hash(marks.as_bytes()));
+    let newest = found.iter().map(|(_, meta)| changed(meta)).max().unwrap_or_default();
+    // An earlier version kept no time; the same files are no change.
+    let is_known = seen.is_some_and(|seen| seen.cursor == short);
+    let cursor = if is_known { short } else { format!("{short}:{newest}") };
     let (summary, text) = describe(&root, &found, seen);
     Ok(WatchedContent { cursor, summary, text })
 }
@@ -101,11 +105,22 @@ impl Walk {
     }
 }
 
+/// When the file system last changed a file's entry, in nanoseconds. Unlike the time of writing it
+/// also moves when an older file is moved here, and no program sets it.
+fn changed(meta: &Metadata) -> i128 {
+    i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec())
+}
+
 /// Which files were written since, and whether there are fewer.
 fn describe(root: &Path, found: &[(PathBuf, Metadata)], seen: Option<&MonitorCursor>) -> (String, String) {
     let Some(seen) = seen else { return (String::new(), String::new()) };
     let before: usize = seen.cursor.split(':').next().and_then(|n| n.parse().ok()).unwrap_or(0);
-    let is_new = |meta: &Metadata| written(meta).is_none_or(|at| at + SKEW >= seen.at);
+    // What was reported once is at most as new as the newest file then.
+    let reported: Option<i128> = seen.cursor.split(':').nth(2).and_then(|n| n.parse().ok());
+    let is_new = |meta: &Metadata| match reported {
+        Some(newest) => changed(meta) > newest,
+        None => written(meta).is_none_or(|at| at + SKEW >= seen.at),
+    };
     let name = |path: &Path| if path.as_os_str().is_empty() { root.to_owned() } else { root.join(path) };
     let names: Vec<String> =
         found.iter().filter(|(_, meta)| is_new(meta)).map(|(path, _)| name(path).display().to_string()).collect();
@@ -169,6 +184,28 @@ mod tests {
         let later = MonitorCursor { at: Time(i64::MAX / 2), ..seen };
         let found = look("*.txt", dir.path(), Some(&later), WITHIN).expect("it can be looked at");
         assert!(!found.text.contains("new.txt"), "{found:?}");
+    }
+
+    #[test]
+    fn each_change_is_reported_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let write = |name: &str| fs::write(dir.path().join(name), "x").expect("it can be written");
+        let at = |found: WatchedContent| MonitorCursor { cursor: found.cursor, at: Time(0), task: None };
+        let see = |seen: &MonitorCursor| look("*.txt", dir.path(), Some(seen), WITHIN).expect("it can be looked at");
+        write("a.txt");
+        let first = at(look("*.txt", dir.path(), None, WITHIN).expect("it can be looked at"));
+        // The clock of a file system moves in steps.
+        let at_now = |name: &str| changed(&fs::metadata(dir.path().join(name)).expect("it is there"));
+        write("b.txt");
+        while at_now("b.txt") <= at_now("a.txt") {
+            write("b.txt");
+        }
+        let found = see(&first);
+        assert!(found.text.contains("b.txt") && !found.text.contains("a.txt"), "{found:?}");
+        let second = at(found);
+        assert_eq!(see(&second).cursor, second.cursor, "nothing is new");
+        let old = MonitorCursor { cursor: second.cursor.rsplit_once(':').unwrap().0.to_owned(), ..second };
+        assert_eq!(see(&old).cursor, old.cursor, "a cursor of an earlier version");
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub struct PaneSelector {
 
 impl TmuxServer {
     /// Records a person's pane as one that everloop may type into. Refused inside a turn: an agent
-    /// must not lend panes.
-    pub fn adopt(&self, name: PaneName, kind: PaneProgram, wanted: &PaneSelector) -> Result<Pane, PaneError> {
+    /// must not lend panes. Without a kind the name of the program in it decides.
+    pub fn adopt(&self, name: PaneName, kind: Option<PaneProgram>, wanted: &PaneSelector) -> Result<Pane, PaneError> {
         if group::inside_job() {
             return Err(PaneError::InsideJob);
         }
@@ -37,11 +37,20 @@ impl TmuxServer {
         let found = find(wanted)?;
         let gone = || PaneError::NotOurs { name: name.to_string(), why: "no program has its terminal" };
         let foreground = foreground_process(found.process.pid).ok_or_else(gone)?;
+        let kind = kind.unwrap_or_else(|| kind_of(foreground.pid));
         let origin = PaneOrigin::Adopted { socket: wanted.socket.clone(), foreground };
         let pane = Pane::new(name, kind, found, origin);
         self.files.write(&pane)?;
         Ok(pane)
     }
+}
+
+/// A CLI that runs in an interpreter has its own name in the first argument.
+fn kind_of(pid: i32) -> PaneProgram {
+    let line = std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
+    let words = line.split(|b| *b == 0).take(2).map(|word| String::from_utf8_lossy(word).into_owned());
+    let kinds = words.map(|word| PaneProgram::of(word.trim_end_matches(".js")));
+    kinds.into_iter().find(|kind| *kind != PaneProgram::Plain).unwrap_or(PaneProgram::Plain)
 }
 
 /// Names are compared, never passed to tmux: its targets are patterns with a syntax of their own.

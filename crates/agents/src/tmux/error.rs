@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::State;
+
 /// A pane could not be handled.
 #[derive(Debug, thiserror::Error)]
 pub enum PaneError {
@@ -54,6 +56,15 @@ pub enum PaneError {
         /// What is different.
         why: &'static str,
     },
+    /// The program does not wait for a prompt, so the text would answer something else.
+    #[error("`{name}` is {}; nothing was sent to it", state.describe())]
+    NotIdle { name: String, state: State },
+    /// Another screen came up between the text and its Enter.
+    #[error("`{name}` is now {}; the text stands in its input line and was not sent", state.describe())]
+    Unsent { name: String, state: State },
+    /// The word names no key that may be pressed.
+    #[error("`{key}` is not a key that everloop presses")]
+    BadKey { key: String },
     /// The program in the pane has ended.
     #[error("the program in `{name}` has ended")]
     Dead { name: String },

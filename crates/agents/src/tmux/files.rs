@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -16,6 +16,9 @@ use super::{Pane, PaneError, PaneName};
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// Poll interval for the lock.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A look at the lock of a turn holds it for an instant; whatever holds it for longer is a turn.
+const PROBE_LIMIT: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Debug)]
 pub(super) struct PaneFiles {
@@ -108,7 +111,27 @@ impl PaneFiles {
 
     /// The lock for running a turn in a pane; two at once would read each other's answer.
     pub(super) fn lock_turn(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
+        let end = Instant::now() + PROBE_LIMIT;
+        loop {
+            match self.try_turn(name) {
+                Err(PaneError::Busy { .. }) if Instant::now() < end => std::thread::sleep(LOCK_POLL_INTERVAL),
+                other => return other,
+            }
+        }
+    }
+
+    fn try_turn(&self, name: &PaneName) -> Result<Flock<File>, PaneError> {
         self.try_lock(name, "turn", "running a turn in")
+    }
+
+    /// Whether a turn runs in a pane.
+    pub(super) fn in_turn(&self, name: &PaneName) -> bool {
+        matches!(self.try_turn(name), Err(PaneError::Busy { .. }))
+    }
+
+    /// When something was typed into a pane last.
+    pub(super) fn typed_at(&self, name: &PaneName) -> Option<SystemTime> {
+        fs::metadata(self.path(name, "lock")).and_then(|about| about.modified()).ok()
     }
 
     fn try_lock(&self, name: &PaneName, ending: &str, what: &'static str) -> Result<Flock<File>, PaneError> {
@@ -120,6 +143,12 @@ impl PaneFiles {
             Err((_, e)) => Err(PaneError::io("lock", &path)(e.into())),
         }
     }
+}
+
+/// Remembers the time of typing: it is that of the lock's file, so that no write can be half done.
+pub(super) fn mark_typed(lock: &File) {
+    // Best effort: without it, work on a prompt may count as one start more.
+    lock.set_modified(SystemTime::now()).ok();
 }
 
 /// Whether a program can be started in this folder; tmux would silently take another one.

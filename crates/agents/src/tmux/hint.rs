@@ -1,6 +1,6 @@
 //! Hints for errors with panes: the next command.
 
-use super::PaneError;
+use super::{PaneError, State};
 
 impl PaneError {
     /// The next step, for errors that have one.
@@ -23,6 +23,17 @@ impl PaneError {
                 "if it is to be used again: `everloop pane respawn {name}`; for a pane of your own tmux: \
                  `everloop pane kill {name}`, then `everloop pane adopt`"
             ),
+            PaneError::NotIdle { name, state: State::Working } => {
+                format!("type again when it is idle; `everloop pane key {name} escape` interrupts it")
+            }
+            PaneError::NotIdle { name, state: State::Limited { .. } } => {
+                format!("`everloop pane read {name}` shows it; type again after the reset")
+            }
+            PaneError::NotIdle { name, .. } | PaneError::Unsent { name, .. } => format!(
+                "`everloop pane read {name}` shows it; `everloop pane key {name} KEY…` or \
+                 `everloop pane attach {name}` answers it"
+            ),
+            PaneError::BadKey { .. } => super::key::NAMES.to_owned(),
             PaneError::Dead { name } => {
                 format!(
                     "`everloop pane read {name}` shows its last output, `everloop pane respawn {name}` starts it again"

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::PaneError;
+use super::limit::PaneLimit;
 use crate::process::{Identity, boot_id};
 
 /// Version of the record on disk.
@@ -168,12 +169,15 @@ pub struct Pane {
     /// When turns restarted it, in milliseconds since 1970. A restart by a person clears the list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) revived_ms: Vec<u64>,
+    /// The limit that its program reported last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<PaneLimit>,
 }
 
 impl Pane {
     pub(super) fn new(name: PaneName, kind: PaneProgram, found: ListedPane, origin: PaneOrigin) -> Self {
         let ListedPane { id, server, process } = found;
-        Self { version: Version, name, kind, id, server, process, origin, revived_ms: Vec::new() }
+        Self { version: Version, name, kind, id, server, process, origin, revived_ms: Vec::new(), limit: None }
     }
 
     /// The same pane with these restarts recorded.

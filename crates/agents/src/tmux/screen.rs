@@ -80,7 +80,8 @@ impl TmuxServer {
             PaneProgram::Claude if !snapshot.dead => session::find(pane),
             PaneProgram::Claude | PaneProgram::Codex | PaneProgram::Plain => None,
         };
-        let sight = PaneView { title: snapshot.title.clone(), screen, session };
+        let past_limit = pane.past_limit().map(str::to_owned);
+        let sight = PaneView { title: snapshot.title.clone(), screen, session, past_limit };
         if snapshot.dead {
             return Ok((sight, State::Dead { status: self.exit_status(pane, snapshot)? }));
         }

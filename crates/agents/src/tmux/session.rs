@@ -35,6 +35,8 @@ pub struct PaneSession {
     pub status: Status,
     /// When the status changed, as the program writes it; only compared.
     pub updated: String,
+    /// The id of the session.
+    pub id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,7 @@ struct Record {
     pid: Option<i64>,
     status: String,
     waiting_for: Option<String>,
+    session_id: Option<String>,
     status_updated_at: Option<serde_json::Value>,
     proc_start: Option<serde_json::Value>,
 }
@@ -58,14 +61,17 @@ pub(super) fn find(pane: &Pane) -> Option<PaneSession> {
 }
 
 /// Where that process keeps its files, by its own environment.
-fn folder(pid: i32) -> Option<PathBuf> {
-    let bytes = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
-    let var = |name: &str| {
-        let prefix = format!("{name}=");
-        let entry = bytes.split(|b| *b == 0).find_map(|e| e.strip_prefix(prefix.as_bytes()))?;
-        (!entry.is_empty()).then(|| PathBuf::from(OsString::from_vec(entry.to_vec())))
-    };
+pub(super) fn folder(pid: i32) -> Option<PathBuf> {
+    let var = |name: &str| variable(pid, name).map(PathBuf::from);
     var("CLAUDE_CONFIG_DIR").or_else(|| Some(var("HOME")?.join(".claude")))
+}
+
+/// A variable of a process, by its environment when it was started.
+pub(super) fn variable(pid: i32, name: &str) -> Option<OsString> {
+    let bytes = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).ok()?;
+    let prefix = format!("{name}=");
+    let entry = bytes.split(|b| *b == 0).find_map(|e| e.strip_prefix(prefix.as_bytes()))?;
+    (!entry.is_empty()).then(|| OsString::from_vec(entry.to_vec()))
 }
 
 fn parse(process: &Identity, bytes: &[u8]) -> Option<PaneSession> {
@@ -86,7 +92,7 @@ fn parse(process: &Identity, bytes: &[u8]) -> Option<PaneSession> {
         _ => Status::Other,
     };
     let updated = record.status_updated_at.map(|v| v.to_string()).unwrap_or_default();
-    Some(PaneSession { status, updated })
+    Some(PaneSession { status, updated, id: record.session_id })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::process::Identity;
 
 /// The title comes last: the program sets it, and it may contain anything but a line break.
 const FORMAT: &str = "#{pid}|#{pane_pid}|#{pane_dead}|#{pane_dead_status}|#{pane_dead_signal}|#{pane_in_mode}|\
-#{pane_synchronized}|#{pane_input_off}|#{window_activity}|#{pane_title}";
+#{pane_synchronized}|#{pane_input_off}|#{window_activity}|#{session_attached}|#{pane_title}";
 
 /// tmux's record of a pane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +30,14 @@ pub(super) struct PaneSnapshot {
     synchronized: bool,
     input_off: bool,
     activity_s: u64,
+    /// A person looks at its session.
+    pub(super) attended: bool,
     pub(super) title: String,
 }
 
 impl PaneSnapshot {
     fn parse(line: &str) -> Option<Self> {
-        let fields: Vec<&str> = line.trim_end_matches('\n').splitn(10, '|').collect();
+        let fields: Vec<&str> = line.trim_end_matches('\n').splitn(11, '|').collect();
         let flag = |i: usize| fields.get(i).is_some_and(|f| *f == "1");
         Some(Self {
             server_pid: fields.first()?.parse().ok()?,
@@ -47,7 +49,8 @@ impl PaneSnapshot {
             synchronized: flag(6),
             input_off: flag(7),
             activity_s: fields.get(8)?.parse().unwrap_or(0),
-            title: (*fields.get(9)?).to_owned(),
+            attended: fields.get(9).is_some_and(|clients| *clients != "0"),
+            title: (*fields.get(10)?).to_owned(),
         })
     }
 
@@ -137,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_title_with_separators_shifts_nothing() {
-        let snapshot = PaneSnapshot::parse("10|20|1|7||0|0|1|1700000000|a|b|1\n").unwrap();
+        let snapshot = PaneSnapshot::parse("10|20|1|7||0|0|1|1700000000|2|a|b|1\n").unwrap();
         assert_eq!((snapshot.server_pid, snapshot.pane_pid, snapshot.dead, snapshot.status), (10, 20, true, Some(7)));
-        assert!(snapshot.input_off && !snapshot.synchronized);
+        assert!(snapshot.input_off && !snapshot.synchronized && snapshot.attended);
         assert_eq!(snapshot.title, "a|b|1");
-        assert_eq!(PaneSnapshot::parse("10||0|||0|0|0||"), None, "a pane that is not there");
+        assert_eq!(PaneSnapshot::parse("10||0|||0|0|0|||"), None, "a pane that is not there");
     }
 }

@@ -22,6 +22,8 @@ pub enum State {
     Limited {
         /// When it continues, in the program's words.
         until: Option<String>,
+        /// The program's sentence about it.
+        said: String,
     },
     /// It waits for an answer that is not a prompt: a permission, a choice.
     Asking {
@@ -48,6 +50,19 @@ impl State {
             State::Unknown => "unknown",
         }
     }
+
+    /// Clause after "it is" for messages. Words of the program are in it, uncleaned.
+    pub fn describe(&self) -> String {
+        match self {
+            State::Idle | State::Working => self.label().to_owned(),
+            State::Limited { until: Some(until), .. } => format!("limited until {until}"),
+            State::Limited { until: None, .. } => "limited".to_owned(),
+            State::Asking { question } => format!("waiting for an answer: {question}"),
+            State::Dead { status: Some(status) } => format!("dead, status {status}"),
+            State::Dead { status: None } => "dead".to_owned(),
+            State::Unknown => "showing a screen that everloop does not know".to_owned(),
+        }
+    }
 }
 
 /// The visible state of a pane.
@@ -59,14 +74,24 @@ pub struct PaneView {
     pub screen: String,
     /// Claude Code's own record.
     pub session: Option<PaneSession>,
+    /// The sentence about a limit that is over; the screen may still show it.
+    pub past_limit: Option<String>,
+}
+
+impl PaneView {
+    /// A limit on the screen, unless it is over.
+    fn limited(&self, limit: Limit) -> Option<State> {
+        let Limit { until, said } = limit;
+        (self.past_limit.as_ref() != Some(&said)).then_some(State::Limited { until, said })
+    }
 }
 
 /// The state of a program that is alive. For a plain program the screen has no meaning.
 pub fn detect(kind: PaneProgram, sight: &PaneView) -> State {
     let lines: Vec<&str> = sight.screen.trim_end().lines().collect();
     match kind {
-        PaneProgram::Claude => believe(claude::detect(&lines, &sight.title), sight.session.as_ref()),
-        PaneProgram::Codex => codex::detect(&lines, &sight.title),
+        PaneProgram::Claude => believe(claude::detect(&lines, sight), sight.session.as_ref()),
+        PaneProgram::Codex => codex::detect(&lines, sight),
         PaneProgram::Plain => State::Unknown,
     }
 }
@@ -79,6 +104,26 @@ pub fn composer(kind: PaneProgram, screen: &str) -> Option<String> {
         PaneProgram::Codex => codex::composer(&lines),
         PaneProgram::Plain => None,
     }
+}
+
+/// Whether the input line holds the beginning of this text, also where the text looks like a menu.
+pub(super) fn holds(kind: PaneProgram, screen: &str, text: &str) -> bool {
+    let lines: Vec<&str> = screen.trim_end().lines().collect();
+    let input = match kind {
+        PaneProgram::Claude => claude::composer(&lines),
+        PaneProgram::Codex => codex::input_line(&lines),
+        PaneProgram::Plain => None,
+    };
+    input.is_some_and(|input| is_beginning(&input, text))
+}
+
+/// Whether the input box contains this text; long ones are shown as `[Pasted text #1 +40 lines]`.
+pub(super) fn is_beginning(composer: &str, text: &str) -> bool {
+    let first = text.trim_start().lines().next().unwrap_or_default().trim();
+    if composer.is_empty() {
+        return false;
+    }
+    composer.starts_with("[Pasted") || first.starts_with(composer) || (!first.is_empty() && composer.starts_with(first))
 }
 
 /// Joins screen and record. The record knows no limits, and either may be a moment late; so both
@@ -95,6 +140,7 @@ fn believe(screen: State, session: Option<&PaneSession>) -> State {
 /// A vendor's limit as a screen shows it.
 struct Limit {
     until: Option<String>,
+    said: String,
 }
 
 /// Spinners of both programs: circles that are being filled, and Braille dots.

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::call::TmuxCall;
+use super::files::mark_typed;
 use super::pane::{Pane, PaneProgram};
-use super::state::{State, composer};
-use super::{PaneError, SafeText, TmuxServer};
+use super::state::{State, composer, holds, is_beginning};
+use super::{PaneError, PaneKey, SafeText, TmuxServer};
 
 /// Codex takes an Enter within 120 ms after text for a part of that text.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -48,9 +49,12 @@ pub struct Typed {
 }
 
 impl TmuxServer {
-    /// Types text into a pane of everloop or a lent one.
+    /// Types text into a pane of everloop or a lent one. A program with a known screen gets it only
+    /// while it waits for a prompt: in a dialog Enter would take the marked choice.
     pub fn type_text(&self, pane: &Pane, text: &SafeText, finish: Finish) -> Result<Typed, PaneError> {
-        let _lock = self.files.lock(&pane.name)?;
+        let lock = self.files.lock(&pane.name)?;
+        self.require_idle(pane)?;
+        mark_typed(&lock);
         let mut typed = Typed { bytes: text.as_str().len(), enters: 0, shown: false };
         if !text.as_str().is_empty() {
             let before = self.screen(pane).unwrap_or_default();
@@ -65,6 +69,40 @@ impl TmuxServer {
             Finish::Enter => typed.enters = self.submit(pane, text)?,
         }
         Ok(typed)
+    }
+
+    /// The screen of a plain program has no meaning, so any of them may be typed into.
+    fn require_idle(&self, pane: &Pane) -> Result<(), PaneError> {
+        self.check(pane)?;
+        match (pane.kind, self.see(pane)?.1) {
+            (PaneProgram::Plain, _) | (_, State::Idle) => Ok(()),
+            (_, State::Dead { .. }) => Err(PaneError::Dead { name: pane.name.to_string() }),
+            (_, state) => Err(PaneError::NotIdle { name: pane.name.to_string(), state }),
+        }
+    }
+
+    /// Whether Enter is still needed: a program that reads line by line is at work already. A dialog
+    /// may have come up since the text was pasted; then no Enter is pressed.
+    fn needs_enter(&self, pane: &Pane, text: &SafeText) -> Result<bool, PaneError> {
+        match (pane.kind, self.see(pane)?) {
+            (PaneProgram::Plain, _) | (_, (_, State::Idle)) => Ok(true),
+            (kind, (sight, State::Working)) if !holds(kind, &sight.screen, text.as_str()) => Ok(false),
+            // A prompt that begins with a list looks like a menu.
+            (kind, (sight, State::Unknown)) if holds(kind, &sight.screen, text.as_str()) => Ok(true),
+            (_, (_, State::Dead { .. })) => Err(PaneError::Dead { name: pane.name.to_string() }),
+            (_, (_, state)) => Err(PaneError::Unsent { name: pane.name.to_string(), state }),
+        }
+    }
+
+    /// Presses keys, one after the other, whatever the screen shows: an explicit answer of a person.
+    pub fn press(&self, pane: &Pane, keys: &[PaneKey]) -> Result<(), PaneError> {
+        let lock = self.files.lock(&pane.name)?;
+        mark_typed(&lock);
+        for key in keys {
+            self.write(pane, &format!("send-keys -t {} {}", pane.id(), key.as_tmux()))?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
     }
 
     /// tmux has no empty buffers, so the caller skips empty text.
@@ -85,6 +123,9 @@ impl TmuxServer {
 
     fn submit(&self, pane: &Pane, text: &SafeText) -> Result<u32, PaneError> {
         for pressed in 1..=ENTERS {
+            if !self.needs_enter(pane, text)? {
+                return Ok(pressed - 1);
+            }
             self.write(pane, &format!("send-keys -t {} Enter", pane.id()))?;
             if pane.kind == PaneProgram::Plain || self.wait_until(SUBMIT_LIMIT, || self.is_taken(pane, text))? {
                 return Ok(pressed);
@@ -144,15 +185,6 @@ impl TmuxServer {
             std::thread::sleep(POLL_INTERVAL);
         }
     }
-}
-
-/// Whether the input box contains this text; long ones are shown as `[Pasted text #1 +40 lines]`.
-pub(super) fn is_beginning(composer: &str, text: &str) -> bool {
-    let first = text.trim_start().lines().next().unwrap_or_default().trim();
-    if composer.is_empty() {
-        return false;
-    }
-    composer.starts_with("[Pasted") || first.starts_with(composer) || (!first.is_empty() && composer.starts_with(first))
 }
 
 /// A unique name, also when several threads type.

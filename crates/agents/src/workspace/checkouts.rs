@@ -1,6 +1,7 @@
 //! The checkouts of a loop and the refs around them: opening, setup markers, removing. What a turn
 //! does is in `turn`, where checks run in `verify`, how work gets out in `merge` and `land`.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use super::fingerprint::Fingerprint;
 use super::own_git::OwnGit;
 use super::project_folder::Repository;
 use super::verify::Verify;
-use super::{Base, Side, WorkspaceError, WorkspaceOptions, files, old_worktree, refs, snapshot};
+use super::{Base, PathChange, Side, WorkspaceError, WorkspaceOptions, files, old_worktree, refs, snapshot};
 use crate::git::Git;
 use crate::protect::Globs;
 
@@ -53,6 +54,10 @@ pub(super) struct Checkouts {
     pub inspected: Option<(String, String)>,
     /// The last two commits between which nothing was found that decides.
     pub harmless: Option<(String, String)>,
+    /// The trees of the start and of the last commit that was made.
+    pub trees: HashMap<String, String>,
+    /// The last commit that was made, and what changed between the start and it.
+    pub since_start: Option<(String, Vec<PathChange>)>,
 }
 
 /// The files of a turn.
@@ -151,6 +156,8 @@ impl Checkouts {
             made: None,
             inspected: None,
             harmless: None,
+            trees: HashMap::new(),
+            since_start: None,
         })
     }
 

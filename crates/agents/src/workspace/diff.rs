@@ -12,6 +12,9 @@ use crate::git::{self, Git};
 /// count it; programs that the repository names for showing files do not run.
 const OPTIONS: [&str; 4] = ["-r", "--no-renames", "--no-ext-diff", "--no-textconv"];
 
+/// Options of a list of changed files with their lines.
+const LISTED: [&str; 3] = ["-z", "--raw", "--numstat"];
+
 /// One changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDiff {
@@ -71,32 +74,73 @@ fn words<'a>(form: &[&'a str], from: &'a str, to: &'a str) -> Vec<&'a str> {
 
 /// Changed files between two commits.
 pub(super) async fn files(git: &Git, from: &str, to: &str) -> Result<Vec<FileDiff>, WorkspaceError> {
-    let out = git.bytes(&words(&["-z", "--raw", "--numstat"], from, to)).await?;
-    let (mut changes, mut counts) = (Vec::new(), Vec::new());
-    let mut records = git::records(&out);
-    while let Some(record) = records.next() {
+    let out = git.bytes(&words(&LISTED, from, to)).await?;
+    Ok(read(&out, &[]).pop().unwrap_or_default())
+}
+
+/// Changed files from each of the trees `from` to the tree `to`, in the same order, by one process.
+pub(super) async fn to_tree(git: &Git, from: &[String], to: &str) -> Result<Vec<Vec<FileDiff>>, WorkspaceError> {
+    let pairs: Vec<String> = from.iter().map(|from| format!("{from} {to}\n")).collect();
+    let args: Vec<&str> = ["diff-tree", "--stdin"].into_iter().chain(OPTIONS).chain(LISTED).collect();
+    let out = git.fed(&args, pairs.concat().as_bytes()).await?.success()?;
+    Ok(read(&out, &pairs))
+}
+
+/// What git lists, in groups: it repeats each of the `pairs` in front of the changes between them.
+fn read(out: &[u8], pairs: &[String]) -> Vec<Vec<FileDiff>> {
+    let mut groups = vec![Group::default(); usize::from(pairs.is_empty())];
+    let mut pairs = pairs.iter().peekable();
+    let mut records = git::records(out);
+    while let Some(mut record) = records.next() {
+        while let Some(rest) = pairs.peek().and_then(|pair| record.strip_prefix(pair.as_bytes())) {
+            record = rest;
+            pairs.next();
+            groups.push(Group::default());
+        }
+        let Some(group) = groups.last_mut() else { continue };
         if record.starts_with(b":") {
-            let kind = match record.last() {
-                Some(b'A') => ChangeKind::Added,
-                Some(b'D') => ChangeKind::Removed,
-                Some(b'T') => ChangeKind::Retyped,
-                _ => ChangeKind::Modified,
-            };
-            changes.extend(records.next().map(|path| PathChange { kind, path: git::path_from(path) }));
-        } else {
-            let text = String::from_utf8_lossy(record);
-            // A binary file has `-` for both.
-            let mut numbers = text.split('\t').map(|n| n.parse::<u64>().ok());
-            counts.push((numbers.next().flatten(), numbers.next().flatten()));
+            group.changes.extend(records.next().map(|path| change(record, path)));
+        } else if !record.is_empty() {
+            group.counts.push(counts(record));
         }
     }
-    // git lists the counts in the order of the changes.
-    let mut counts = counts.into_iter();
-    let count = |change| {
-        let (added, removed) = counts.next().unwrap_or_default();
-        FileDiff { change, added, removed }
+    groups.resize(groups.len() + pairs.count(), Group::default());
+    groups.into_iter().map(Group::into_files).collect()
+}
+
+/// The changes of one comparison. git lists the counts after them, in the same order.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    changes: Vec<PathChange>,
+    counts: Vec<(Option<u64>, Option<u64>)>,
+}
+
+impl Group {
+    fn into_files(self) -> Vec<FileDiff> {
+        let mut counts = self.counts.into_iter();
+        let file = |change| {
+            let (added, removed) = counts.next().unwrap_or_default();
+            FileDiff { change, added, removed }
+        };
+        self.changes.into_iter().map(file).collect()
+    }
+}
+
+fn change(record: &[u8], path: &[u8]) -> PathChange {
+    let kind = match record.last() {
+        Some(b'A') => ChangeKind::Added,
+        Some(b'D') => ChangeKind::Removed,
+        Some(b'T') => ChangeKind::Retyped,
+        _ => ChangeKind::Modified,
     };
-    Ok(changes.into_iter().map(count).collect())
+    PathChange { kind, path: git::path_from(path) }
+}
+
+/// Added and removed lines; a binary file has `-` for both.
+fn counts(record: &[u8]) -> (Option<u64>, Option<u64>) {
+    let text = String::from_utf8_lossy(record);
+    let mut numbers = text.split('\t').map(|n| n.parse().ok());
+    (numbers.next().flatten(), numbers.next().flatten())
 }
 
 /// Files, insertions and deletions as text.
@@ -114,4 +158,27 @@ pub(super) fn sum(files: &[FileDiff]) -> String {
 /// The changed paths.
 pub(super) fn paths(files: Vec<FileDiff>) -> Vec<PathChange> {
     files.into_iter().map(|file| file.change).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_in_the_groups_that_git_lists() {
+        let pairs = ["aa cc\n", "bb cc\n", "cc cc\n"].map(str::to_owned);
+        let raw = ":100644 100644 1 2 M\0a\0:000000 100644 0 2 A\0aa cc\0";
+        let text = format!("aa cc\nbb cc\n{raw}3\t1\ta\0-\t-\taa cc\0cc cc\n");
+        let found = read(text.as_bytes(), &pairs);
+        let file = |kind, path: &str, added, removed| FileDiff {
+            change: PathChange { kind, path: path.into() },
+            added,
+            removed,
+        };
+        let both =
+            vec![file(ChangeKind::Modified, "a", Some(3), Some(1)), file(ChangeKind::Added, "aa cc", None, None)];
+        assert_eq!(found, [Vec::new(), both, Vec::new()]);
+        assert_eq!(read(b"aa cc\n", &pairs), [const { Vec::new() }; 3]);
+        assert_eq!(read(b"", &[]), [Vec::new()]);
+    }
 }

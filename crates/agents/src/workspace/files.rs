@@ -40,7 +40,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The same on a blocking thread: dependencies in a checkout can be a million files.
-pub(super) async fn remove_apart(path: &Path) -> Result<(), WorkspaceError> {
+pub async fn remove_apart(path: &Path) -> Result<(), WorkspaceError> {
     let path = path.to_owned();
     apart(move || remove(&path).map_err(WorkspaceError::files("remove", &path))).await
 }

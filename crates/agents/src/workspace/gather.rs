@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use everloop_core::planted::{self, Bug};
 
 use super::{WorkspaceError, files, index};
+use crate::git;
 
 /// A file beyond this size is not kept: it would stay in the repository for ever.
 const FILE_LIMIT_MB: u64 = 256;
@@ -35,6 +36,14 @@ pub(super) struct Gathered {
 impl Gathered {
     pub fn is_empty(&self) -> bool {
         self.there.is_empty() && self.gone.is_empty()
+    }
+
+    /// The paths as text, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let all = git::records(&self.there).chain(git::records(&self.gone));
+        let mut names: Vec<String> = all.map(|path| String::from_utf8_lossy(path).into_owned()).collect();
+        names.sort();
+        names
     }
 
     fn leave_out(&mut self, path: &Path, why: &str) {

@@ -2,8 +2,9 @@
 //!
 //! The move itself is one compare-and-swap, by git: a fast-forward merge where the branch is
 //! checked out, else an update of the ref against its old value. A crash after it and before it is
-//! recorded is detected by the trailer. Any obstacle (changed files, an untracked file, a lock, a
-//! rebase) leaves the person's side exactly as it is.
+//! recorded is detected by the trailer. Changed files that the work does not touch stay as they are.
+//! Any obstacle (changed files that it touches, an untracked file, a lock, a rebase) leaves the
+//! person's side exactly as it is.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,11 +23,18 @@ use crate::git::{self, Git, LONG_DEADLINE};
 
 /// A worktree of the person.
 #[derive(Debug, Default)]
-struct Checkout {
-    path: PathBuf,
-    branch: Option<String>,
+pub(super) struct Checkout {
+    pub path: PathBuf,
+    pub branch: Option<String>,
     detached: bool,
     prunable: bool,
+}
+
+/// Which files of a move are meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Added,
+    Any,
 }
 
 /// A requested move of the target.
@@ -114,27 +122,9 @@ impl Checkouts {
 
     /// All worktrees but those of this loop.
     async fn operators_checkouts(&self) -> Result<Vec<Checkout>, WorkspaceError> {
-        const USAGE: i32 = 129;
-        let mut output = self.refs.run(&["worktree", "list", "--porcelain", "-z"]).await?;
-        let mut separator = 0;
-        if output.code == USAGE {
-            // Before git 2.36.
-            output = self.refs.run(&["worktree", "list", "--porcelain"]).await?;
-            separator = b'\n';
-        }
-        let mut checkouts: Vec<Checkout> = Vec::new();
-        for line in output.success()?.split(|b| *b == separator) {
-            if let Some(path) = line.strip_prefix(b"worktree ") {
-                checkouts.push(Checkout { path: git::path_from(path), ..Checkout::default() });
-            } else if let Some(last) = checkouts.last_mut() {
-                let line = String::from_utf8_lossy(line);
-                last.detached |= line == "detached";
-                last.prunable |= line.starts_with("prunable");
-                last.branch = line.strip_prefix("branch ").map(str::to_owned).or(last.branch.take());
-            }
-        }
-        checkouts.retain(|c| !c.path.starts_with(&self.root) && !c.prunable);
-        Ok(checkouts)
+        let mut all = checkouts(&self.refs).await?;
+        all.retain(|c| !c.path.starts_with(&self.root));
+        Ok(all)
     }
 
     /// Fast-forwards the branch where the person has it checked out, unless something is in the
@@ -161,7 +151,13 @@ impl Checkouts {
             return aside(format!("the checkout in {path} is not at {} any more", self.target));
         }
         if !look.clean {
-            return aside(format!("there are uncommitted changes in {path}"));
+            let touched = self.touched(wish, Touch::Any).await?;
+            if let Some(file) = look.paths.iter().chain(&look.nested).find(|file| touched.contains(*file)) {
+                let file = file.display();
+                return aside(format!(
+                    "there are uncommitted changes in `{file}` in {path}, which the work changes, too"
+                ));
+            }
         }
         if let Some(file) = self.in_the_way(&checkout.path, wish).await? {
             return aside(format!("the untracked file `{}` in {path} is in the way", file.display()));
@@ -175,22 +171,28 @@ impl Checkouts {
     /// A file that the work adds and that already exists, untracked or ignored. git itself would
     /// overwrite an ignored one on an unborn branch.
     async fn in_the_way(&self, root: &Path, wish: &Move<'_>) -> Result<Option<PathBuf>, WorkspaceError> {
-        let added = match wish.old {
-            Some(old) => {
-                let options = ["--name-only", "--diff-filter=A", "--no-renames", "--no-ext-diff"];
-                let args: Vec<&str> =
-                    ["diff-tree", "-r", "-z"].into_iter().chain(options).chain([old, wish.new, "--"]).collect();
-                self.git().bytes(&args).await?
-            }
-            None => self.git().bytes(&["ls-tree", "-r", "-z", "--full-tree", "--name-only", wish.new]).await?,
-        };
+        let added = self.touched(wish, Touch::Added).await?;
         let there = |path: &PathBuf| {
             let meta = fs::symlink_metadata(root.join(path));
             // A folder in the place of a new file may be tracked and about to be removed: git
             // decides. Without commits, it is not.
             meta.is_ok_and(|m| !m.is_dir() || wish.old.is_none())
         };
-        Ok(git::records(&added).map(git::path_from).find(there))
+        Ok(added.into_iter().find(there))
+    }
+
+    /// The files that a move changes.
+    async fn touched(&self, wish: &Move<'_>, touch: Touch) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let out = match wish.old {
+            Some(old) => {
+                let mut args = vec!["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"];
+                args.extend((touch == Touch::Added).then_some("--diff-filter=A"));
+                args.extend([old, wish.new, "--"]);
+                self.git().bytes(&args).await?
+            }
+            None => self.git().bytes(&["ls-tree", "-r", "-z", "--full-tree", "--name-only", wish.new]).await?,
+        };
+        Ok(git::records(&out).map(git::path_from).collect())
     }
 
     /// Moves a target that is checked out nowhere.
@@ -218,6 +220,31 @@ impl Checkouts {
     }
 }
 
+/// The worktrees of a repository that are there.
+pub(super) async fn checkouts(refs: &Git) -> Result<Vec<Checkout>, WorkspaceError> {
+    const USAGE: i32 = 129;
+    let mut output = refs.run(&["worktree", "list", "--porcelain", "-z"]).await?;
+    let mut separator = 0;
+    if output.code == USAGE {
+        // Before git 2.36.
+        output = refs.run(&["worktree", "list", "--porcelain"]).await?;
+        separator = b'\n';
+    }
+    let mut checkouts: Vec<Checkout> = Vec::new();
+    for line in output.success()?.split(|b| *b == separator) {
+        if let Some(path) = line.strip_prefix(b"worktree ") {
+            checkouts.push(Checkout { path: git::path_from(path), ..Checkout::default() });
+        } else if let Some(last) = checkouts.last_mut() {
+            let line = String::from_utf8_lossy(line);
+            last.detached |= line == "detached";
+            last.prunable |= line.starts_with("prunable");
+            last.branch = line.strip_prefix("branch ").map(str::to_owned).or(last.branch.take());
+        }
+    }
+    checkouts.retain(|c| !c.prunable);
+    Ok(checkouts)
+}
+
 /// Why work did not land, and the command that a person can run.
 struct Obstacle {
     why: String,
@@ -225,7 +252,7 @@ struct Obstacle {
 }
 
 /// An operation that was begun in the checkout and not finished.
-fn unfinished(git_dir: &Path) -> Option<&'static str> {
+pub(super) fn unfinished(git_dir: &Path) -> Option<&'static str> {
     let marks = [
         ("MERGE_HEAD", "merge"),
         ("CHERRY_PICK_HEAD", "cherry-pick"),
@@ -237,7 +264,7 @@ fn unfinished(git_dir: &Path) -> Option<&'static str> {
 }
 
 /// A path in shell quoting.
-fn quote(path: &Path) -> String {
+pub(super) fn quote(path: &Path) -> String {
     let text = path.as_os_str().to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,:@%".contains(c);
     if !text.is_empty() && text.chars().all(plain) && OsStr::new(&*text) == path.as_os_str() {

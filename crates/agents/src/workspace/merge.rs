@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use everloop_core::commit_message::subject;
 use everloop_core::landing::Relation;
 use everloop_core::planted::{self, Bug};
 
@@ -35,7 +36,7 @@ impl Checkouts {
             Relation::Behind => ready(),
             Relation::Ahead => Merged::Contained,
             Relation::Diverged => {
-                let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
+                let message = format!("{}\n\n{}", subject(&commit_meta.done), trailers(commit_meta));
                 match self.join(&target, commit, &message).await? {
                     Joined::Done(commit) => {
                         let pin = refs::merged(&self.owner, commit_meta.task, &commit);
@@ -136,18 +137,15 @@ pub(super) async fn commit_tree(
     Ok(git.line(&args).await?)
 }
 
+/// The trailer where a person is the author.
+const CO_AUTHOR: &str = "\nCo-authored-by: everloop <everloop@localhost>";
+
 /// The trailers that attribute a commit to its task.
 pub(super) fn trailers(commit_meta: &CommitMeta<'_>) -> String {
     let plain = |text: &str| text.replace(|c: char| c.is_control(), " ");
-    format!("Task-Id: {}\nEverloop-Turn: {}", plain(commit_meta.task.as_str()), plain(commit_meta.turn().as_str()))
-}
-
-/// The first line of a message: one line, of limited length, never empty.
-pub(super) fn subject(text: &str) -> String {
-    const SUBJECT_CHARS: usize = 100;
-    let plain = text.replace(|c: char| c.is_control(), " ");
-    let line: String = plain.trim().chars().take(SUBJECT_CHARS).collect();
-    if line.is_empty() { "everloop: a turn's work".to_owned() } else { line }
+    let (task, turn) = (plain(commit_meta.task.as_str()), plain(commit_meta.turn().as_str()));
+    let beside = if commit_meta.author.is_everloop() { "" } else { CO_AUTHOR };
+    format!("Task-Id: {task}\nEverloop-Turn: {turn}{beside}")
 }
 
 /// Joins in memory; `None` when this git (before 2.38) cannot.
@@ -212,6 +210,7 @@ mod tests {
             protect: Vec::new(),
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         };
         let options =

@@ -9,6 +9,11 @@ use everloop_core::ids::{Fence, LoopId, TaskId};
 /// What the names of all of them begin with.
 pub const OURS: &str = "refs/everloop/";
 
+/// What the names of a loop's refs begin with.
+pub fn all(owner: &LoopId) -> String {
+    format!("refs/everloop/{}/", part(owner.as_str()))
+}
+
 /// The line that the next turn starts from.
 pub fn work(owner: &LoopId) -> String {
     format!("refs/everloop/{}/work", part(owner.as_str()))

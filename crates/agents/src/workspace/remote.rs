@@ -8,13 +8,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everloop_core::ids::TaskId;
+use everloop_core::commit_message::subject;
+use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::landing::Relation;
 use everloop_core::planted::{self, Bug};
 use everloop_core::spec::WorkspaceSpec;
 
+use super::forget::delete_refs;
 use super::judge::{self, Between};
-use super::merge::{Joined, commit_tree, merge_tree, relation, subject, trailers};
+use super::merge::{Joined, commit_tree, merge_tree, relation, trailers};
 use super::{CommitMeta, WorkspaceError, diff, files};
 use crate::git::{self, Git, LONG_DEADLINE};
 use crate::protect::Globs;
@@ -58,6 +60,14 @@ pub enum Pushed {
     Done,
     /// The branch has moved elsewhere meanwhile.
     Moved,
+}
+
+/// Removes all refs of a loop from the clone in `dir`; without them git may drop its commits.
+pub async fn remove_refs(dir: &Path, owner: &LoopId) -> Result<(), WorkspaceError> {
+    if !dir.join(".git/HEAD").exists() {
+        return Ok(());
+    }
+    delete_refs(&Git::sharing(dir), owner).await
 }
 
 impl Remote {
@@ -128,7 +138,7 @@ impl Remote {
         match merge_tree(&self.git, &target, work).await?.ok_or_else(|| self.old_git())? {
             Joined::Conflict(paths) => Ok(Joining::Conflict { paths }),
             Joined::Done(tree) => {
-                let message = format!("{}\n\n{}", subject(commit_meta.subject), trailers(commit_meta));
+                let message = format!("{}\n\n{}", subject(&commit_meta.done), trailers(commit_meta));
                 let commit = commit_tree(&self.git, &tree, &[&target, work], &message).await?;
                 Ok(Joining::Ready { target, commit })
             }

@@ -11,14 +11,16 @@
 use std::fs;
 use std::path::Path;
 
+use everloop_core::commit_message::{self, WorkDone};
 use everloop_core::ids::TurnId;
 use everloop_core::landing::Relation;
 use everloop_core::planted::{self, Bug};
+use everloop_core::spec::CommitAuthor;
 use serde::{Deserialize, Serialize};
 
 use super::checkouts::{BaseChoice, Checkouts};
 use super::gather::{Gathered, gather};
-use super::merge::{Joined, commit_tree, relation, subject, trailers};
+use super::merge::{Joined, commit_tree, relation, trailers};
 use super::tree::{Detail, TreeStatus, status};
 use super::verify::{is_damage, reset};
 use super::{
@@ -186,16 +188,23 @@ impl Checkouts {
         let tree = stage(&git, &gathered).await?;
         self.turn.at = None;
         let parents = if note.rootless { vec![] } else { vec![note.base.as_str()] };
-        let message = message(commit_meta, &self.turn.path);
-        let made = commit_tree(self.git(), &tree, &parents, &message);
-        let (made, files) = tokio::join!(made, diff::files(self.git(), &note.base, &tree));
-        let files = files?;
+        let message = message(commit_meta, &self.turn.path, &gathered.names());
+        let from = self.trees_of([&note.base, &self.start]).await?;
+        let author = self.git_as(commit_meta.author).await?;
+        let made = commit_tree(&author, &tree, &parents, &message);
+        // What the work changes in all is needed before the checks run, and one process finds both.
+        let compared = diff::to_tree(self.git(), &from, &tree);
+        let (made, compared) = tokio::join!(made, compared);
+        let mut compared = compared?.into_iter();
+        let files = compared.next().unwrap_or_default();
         let (diffstat, changes) = (diff::sum(&files), diff::paths(files));
         if changes.is_empty() {
             return Ok(Collected { notes, ..Collected::default() });
         }
         let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
         let (commit, pin) = self.keep(commit_meta, &made?, &shape).await?;
+        self.trees = [(self.start.clone(), from[1].clone()), (commit.clone(), tree)].into();
+        self.since_start = compared.next().map(|files| (commit.clone(), diff::paths(files)));
         let violations = self.violations(&changes, (&note.base, &commit)).await?;
         (self.turn.at, self.turn.sealed) = (Some(commit.clone()), None);
         self.made = (!note.rootless && violations.is_empty()).then(|| (commit.clone(), note.base));
@@ -235,6 +244,18 @@ impl Checkouts {
             }
         }
         Ok(git)
+    }
+
+    /// The trees of two commits; those of the last turn are known.
+    async fn trees_of(&self, commits: [&str; 2]) -> Result<[String; 2], WorkspaceError> {
+        let known = commits.map(|commit| self.trees.get(commit).cloned());
+        if let [Some(first), Some(second)] = known {
+            return Ok([first, second]);
+        }
+        let names = commits.map(|commit| format!("{commit}^{{tree}}"));
+        let found = self.git().line(&["rev-parse", &names[0], &names[1]]).await?;
+        let (first, second) = found.split_once('\n').unwrap_or((&found, &found));
+        Ok([first.to_owned(), second.to_owned()])
     }
 
     /// Refuses a base that neither the ledger nor the target knows.
@@ -283,19 +304,41 @@ impl Checkouts {
         Ok((commit.to_owned(), pin))
     }
 
+    /// git for a commit of this author.
+    async fn git_as(&self, author: &CommitAuthor) -> Result<Git, WorkspaceError> {
+        let git = self.git().clone();
+        let identity = match author {
+            CommitAuthor::Everloop => None,
+            CommitAuthor::Named { name, email } => Some((name.clone(), email.clone())),
+            CommitAuthor::Person => {
+                let read = async |key: &str| self.refs.run(&["config", "--get", key]).await;
+                let (name, email) = (read("user.name").await?, read("user.email").await?);
+                let text = |out: &[u8]| String::from_utf8_lossy(out).trim().to_owned();
+                let known = (text(&name.stdout), text(&email.stdout));
+                Some(known).filter(|(name, email)| !name.is_empty() && !email.is_empty())
+            }
+        };
+        Ok(match identity {
+            Some((name, email)) => git.with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email),
+            None => git,
+        })
+    }
+
     fn note_path(&self) -> std::path::PathBuf {
         self.root.join("turn.json")
     }
 }
 
-/// The message of a turn's commit, with the first lines of the agent's own commits.
-fn message(commit_meta: &CommitMeta<'_>, tree: &Path) -> String {
+/// The message of a turn's commit: what was done, the goal, and the first lines of the agent's own
+/// commits.
+fn message(commit_meta: &CommitMeta<'_>, tree: &Path, files: &[String]) -> String {
     let own = clone::own_commits(tree);
+    let subject = commit_message::subject(&WorkDone { commits: &own, files, ..commit_meta.done });
     let said = match own.as_slice() {
         [] => String::new(),
         own => format!("The agent's own commits:\n- {}\n\n", own.join("\n- ")),
     };
-    format!("{}\n\n{said}{}", subject(commit_meta.subject), trailers(commit_meta))
+    format!("{subject}\n\n{}{said}{}", commit_message::goal(commit_meta.goal), trailers(commit_meta))
 }
 
 /// Tree and parents of a commit.

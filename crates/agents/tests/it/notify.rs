@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use everloop_agents::channel::{Channel, Encryption, Mail, Receiver, SecretSource, Server, Via};
+use everloop_agents::channel::{Channel, Encryption, Mail, Receiver, ReceiverAccess, SecretSource, Server, Via};
+use everloop_core::isolation::{CommandKind, Isolation, IsolationSpec, Places};
 use everloop_core::outbound::tickets::Severity;
 use everloop_core::outbound::{Delivery, Undelivered};
 use rustls::pki_types::pem::PemObject;
@@ -210,9 +211,20 @@ impl Sender {
         let to = vec!["ops@example.com".to_owned(), "me@example.com".to_owned()];
         let mail = Mail { to, from: "loop@example.com".to_owned(), via: Via::Server(server) };
         let (channel, ca_file) = (Channel::Mail(mail), self.ca.map(file));
-        let receiver = Receiver { name: "mail".to_owned(), channel, ca_file, dir: None };
+        let access = ReceiverAccess::default();
+        let receiver = Receiver { name: "mail".to_owned(), channel, ca_file, dir: None, access };
+        let places = Places {
+            home: dir.path(),
+            state: dir.path(),
+            folder: dir.path(),
+            env: &|_| None,
+            secret_files: Vec::new(),
+            own: Vec::new(),
+            own_writable: Vec::new(),
+        };
+        let isolation = Isolation::of(&CommandKind::Delivery, &IsolationSpec::default(), &places);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(receiver.deliver(&message()))
+        runtime.block_on(receiver.deliver(&message(), &isolation))
     }
 }
 

@@ -10,3 +10,4 @@ mod mutate;
 mod odd;
 mod otlp;
 mod replay;
+mod steps;

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         ["__supervisor", dir] => job::recovery::supervisor(Path::new(dir)),
         ["__reap", name, value] => job::recovery::reap(name, value),
         ["__inside", root, planted] => job::verdict::inside(Path::new(root), planted),
-        ["__noop", repo, root] => workspace::take_turns_that_change_nothing(Path::new(repo), Path::new(root)),
+        ["__turns", repo, root] => workspace::take_counted_turns(Path::new(repo), Path::new(root)),
         _ => {
             let trials: Vec<Trial> = [api::all(), job::all(), workspace::all()].into_iter().flatten().collect();
             libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

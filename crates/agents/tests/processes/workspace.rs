@@ -37,7 +37,7 @@ pub fn all() -> Vec<Trial> {
 }
 
 /// A process that takes turns while its calls of git are counted.
-pub fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> ExitCode {
-    let done = world::wait(places::take_turns_that_change_nothing(repo, root));
+pub fn take_counted_turns(repo: &Path, root: &Path) -> ExitCode {
+    let done = world::wait(places::take_counted_turns(repo, root));
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -3,15 +3,15 @@
 use super::{Ready, Step};
 use crate::action::Action;
 use crate::event::{Event, LoopEnd, Outcome};
-use crate::guard::permit::{PermitRequest, SLOT_POLL, SLOTS, over, permit};
+use crate::guard::permit::{PermitRequest, SLOT_POLL, SLOTS, common, over, permit};
 use crate::guard::{Permit, PermitDecision, Scope, Spend};
 use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
-use crate::scoreboard::Scoreboard;
+use crate::scoreboard::{CheckResult, NOT_RUN, Scoreboard, Verdict};
 use crate::spec::{AgentSpec, CheckSpec};
-use crate::state::{LoopState, Pause, Phase, worker};
+use crate::state::{LoopState, PREFLIGHT, Pause, Phase, worker};
 use crate::time::Time;
 
 /// Maximum number of turns in one session: enough to use what was learned, too few for stale
@@ -21,10 +21,13 @@ const SESSION_TURNS: u32 = 8;
 const CONTEXT_FULL: u32 = 85;
 /// The kind of the tasks that a loop makes for itself.
 const OWN: &str = "batch";
+/// Tickets about waits for a person, besides that of [`PREFLIGHT`].
+const VARIABLES: &str = "variables";
+const BROKEN: &str = "checks.broken";
 
 impl Step<'_> {
     /// Handles the result of the checks before the first turn.
-    pub(super) fn baselined(&mut self, result: &Result<(Scoreboard, Option<String>), String>) {
+    pub(super) fn baselined(&mut self, result: &Result<(Scoreboard, Option<String>), String>, notes: &[String]) {
         if self.state().phase != Phase::New {
             return;
         }
@@ -33,6 +36,9 @@ impl Step<'_> {
             Ok((board, _)) if !is_about(board, &self.state().spec.checks) => self.act(Action::Baseline),
             Ok((board, work)) => {
                 self.emit(Event::Baselined { board: board.clone(), work: work.clone() });
+                for text in notes {
+                    self.emit(Event::Note { text: text.clone() });
+                }
                 self.advance();
             }
             Err(why) => self.end(LoopEnd::Failed { why: why.clone() }),
@@ -42,13 +48,15 @@ impl Step<'_> {
     /// Decides what comes next for a loop without a turn under way.
     pub(super) fn advance(&mut self) {
         self.close_alerts();
+        self.close_refusals();
+        self.report_preflight();
         if let Some(ending) = self.ending() {
             return self.end(ending);
         }
         if self.ctx.draining {
             return;
         }
-        match self.state().paused.clone() {
+        match self.state().people.paused.clone() {
             Some(Pause { until: Some(at), .. }) if at <= self.ctx.now => {
                 let by = "the clock".to_owned();
                 self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });
@@ -61,6 +69,15 @@ impl Step<'_> {
             }
             None => {}
         }
+        if self.is_unattended() {
+            return self.wait(Reason::new(RuleId::Unattended));
+        }
+        if let Some(reason) = self.lacks_variables() {
+            return self.wait(reason);
+        }
+        if let Some(reason) = self.broken() {
+            return self.wait(reason);
+        }
         if let Some(reason) = self.idle() {
             return self.wait(reason);
         }
@@ -69,6 +86,10 @@ impl Step<'_> {
         let candidates = self.candidates(&state, next.kind(), next.priority());
         let mut held: Option<Reason> = None;
         for agent in &candidates.asked {
+            if let Some(reason) = refused(&state, agent) {
+                held = Some(sooner(held, reason));
+                continue;
+            }
             match self.ask(&state, agent, next.priority()) {
                 PermitDecision::Go(permit) => {
                     let why =
@@ -88,23 +109,79 @@ impl Step<'_> {
         self.wait(held.unwrap_or_else(|| next.named(RuleId::AgentNone)));
     }
 
+    /// Whether the loop belongs to a terminal that is gone.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.state().people.attached && !self.ctx.attended
+    }
+
+    /// A loop of which no agent can start waits for a person: a ticket, as long as it does.
+    fn report_preflight(&mut self) {
+        let key = self.wait_key(PREFLIGHT);
+        match self.state().people.paused.clone().filter(|pause| pause.by == PREFLIGHT) {
+            Some(pause) => self.ticket(key, format!("no turn starts: {}", pause.reason)),
+            None => self.close_ticket(&key, "it goes on"),
+        }
+    }
+
+    /// Why no turn may start: the supervisor lacks variables that the loop was started with. A ticket,
+    /// as long as it does.
+    fn lacks_variables(&mut self) -> Option<Reason> {
+        let (key, names) = (self.wait_key(VARIABLES), self.ctx.missing.join(", "));
+        if names.is_empty() {
+            self.close_ticket(&key, "they are there again");
+            return None;
+        }
+        self.ticket(key, format!("no turn starts: the supervisor lacks {names}, which the loop was started with"));
+        Some(Reason::new(RuleId::Variables).with("names", names))
+    }
+
+    /// The key of the ticket about a wait for a person.
+    fn wait_key(&self, cause: &str) -> String {
+        format!("{cause}:{}", self.state().id)
+    }
+
+    /// Why no turn can help: all checks that do not pass cannot run. A ticket, as long as it is so.
+    fn broken(&mut self) -> Option<Reason> {
+        let key = self.wait_key(BROKEN);
+        let broken = |row: &CheckResult| match &row.verdict {
+            // What did not run yet may well run.
+            Verdict::Broken { why } if why != NOT_RUN => Some((row.name.clone(), why.clone())),
+            Verdict::Broken { .. }
+            | Verdict::Pass
+            | Verdict::Fail
+            | Verdict::Flaky { .. }
+            | Verdict::Suspicious { .. } => None,
+        };
+        let failing: Vec<_> = self.state().progress.board.failing().map(broken).collect();
+        let all: Option<Vec<_>> = failing.into_iter().collect();
+        let first = all.and_then(|all| all.into_iter().next()).filter(|_| !self.state().spec.guard.start_broken);
+        let Some((check, why)) = first else {
+            self.close_ticket(&key, "not every check that fails is broken");
+            return None;
+        };
+        self.ticket(key, format!("no turn starts: every check that does not pass is broken: {check}: {why}"));
+        Some(Reason::new(RuleId::ChecksBroken).with("check", check).with("why", why))
+    }
+
     /// Requests a permit for one of the loop's agents.
     fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> PermitDecision {
+        let account = agent.guard_account();
         let request = PermitRequest {
             owner: &state.id,
-            account: &agent.account,
+            account: &account,
             node: self.ctx.node,
             spec: &state.spec.guard,
             reserve: reserve(state, agent),
-            noops: state.noops,
+            noops: state.progress.noops,
             priority,
         };
-        for scope in over(&self.out.guards, &request.scopes(), self.ctx.now) {
+        let scopes: Vec<Scope> = request.scopes().into_iter().chain(common(&account)).collect();
+        for scope in over(&self.out.guards, &scopes, self.ctx.now) {
             let key = format!("guard.freeze:{scope}");
             self.emit(Event::Released { scope, by: "booked".to_owned(), reason: "the booked time is over".to_owned() });
             self.close_ticket(&key, "the booked time is over");
         }
-        self.close_released(&request.scopes());
+        self.close_released(&scopes);
         match permit(&self.out.guards, &request, self.ctx.now) {
             PermitDecision::Wait(_) if planted::is(Bug::SpawnsWithoutPermit) => {
                 let (scopes, reserve) = (request.scopes(), request.reserve);
@@ -130,19 +207,19 @@ impl Step<'_> {
         let exhausted = |bound: &str| Some(LoopEnd::Exhausted { bound: bound.to_owned() });
         // Work that passes but could not be landed (the target moved too often) does not count as
         // reached.
-        let landed = state.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
-        let reached = state.board.all_pass() && landed;
+        let landed = state.progress.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
+        let reached = state.progress.board.all_pass() && landed;
         if reached && !self.watches() {
             return Some(LoopEnd::Reached);
         }
-        if let Some(stop) = &state.stop
+        if let Some(stop) = &state.people.stop
             && !planted::is(Bug::StopIgnored)
         {
             return Some(LoopEnd::Stopped { by: stop.by.clone() });
         }
         // A loop that watches with all checks passing has exhausted nothing when its time is over.
-        let over = |bound: &str| if reached && !state.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
-        if bounds.max_turns.is_some_and(|n| state.turns >= n) {
+        let over = |bound: &str| if reached && !state.task.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
+        if bounds.max_turns.is_some_and(|n| state.task.turns >= n) {
             return over("turns");
         }
         match self.time_limit() {
@@ -153,7 +230,7 @@ impl Step<'_> {
 
     /// The time bound that ends the loop.
     fn time_limit(&self) -> Option<(Time, &'static str)> {
-        self.state().spec.bounds.end(self.state().clock_from)
+        self.state().spec.bounds.end(self.state().spend.clock_from)
     }
 
     /// The time at which the loop decides again without other input.
@@ -184,6 +261,9 @@ impl Step<'_> {
     fn end(&mut self, ending: LoopEnd) {
         self.moved();
         self.close_questions(|_| true, "the loop ended");
+        for cause in [PREFLIGHT, VARIABLES, BROKEN] {
+            self.close_ticket(&self.wait_key(cause), "the loop ended");
+        }
         self.emit(Event::Ended { ending });
         self.act(Action::Cleanup);
     }
@@ -191,17 +271,17 @@ impl Step<'_> {
     fn start(&mut self, agent: &AgentSpec, permit: Permit, (next, why): (Next, Reason)) {
         self.moved();
         let new = worker(&agent.name, &agent.account);
-        let old = self.state().worker.clone();
+        let old = self.state().task.worker.clone();
         if !old.is_empty() && old != new {
             self.emit(Event::AgentSwitched { from: old, to: new.clone(), reason: why.clone() });
         }
         let chosen = Some(why).filter(|_| !self.state().spec.others.is_empty());
-        let going_on = self.state().task.clone();
+        let going_on = self.state().task.id.clone();
         let kind = next.kind().to_owned();
         let (task, fence) = self.take(next);
         let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
-        let number = self.state().started + 1;
+        let number = self.state().task.started + 1;
         let take = Op::Take { task: task.clone(), fence, node: self.ctx.node.clone(), lease: self.ctx.lease };
         self.out.ops.push(take);
         self.try_out(agent, &kind, &turn);
@@ -223,11 +303,11 @@ impl Step<'_> {
 
     /// The session to continue: the loop's own, with the same agent, neither too long nor too full.
     fn session(&self, agent: &AgentSpec, worker: &str, same_task: bool) -> Option<String> {
-        let session = self.state().session.as_ref().filter(|s| s.worker == worker)?;
+        let session = self.state().task.session.as_ref().filter(|s| s.worker == worker)?;
         let most = if agent.session_turns == 0 { SESSION_TURNS } else { agent.session_turns };
         // A turn that was cut off continues whatever the count; a task of another author starts a
         // fresh session.
-        let cut_off = matches!(self.state().tries.last().map(|t| &t.outcome), Some(Outcome::Limited { .. }));
+        let cut_off = matches!(self.state().progress.tries.last().map(|t| &t.outcome), Some(Outcome::Limited { .. }));
         let own = self.ctx.board_task.is_none() || same_task;
         let short = session.turns < most || cut_off;
         let roomy = session.context_percent.unwrap_or(0) < CONTEXT_FULL;
@@ -238,7 +318,7 @@ impl Step<'_> {
     /// begun is finished first, however urgent the board is: the loop's own task would not be found
     /// there again.
     fn next(&self) -> Next {
-        let again = self.ctx.current_task.clone().filter(|_| self.state().retry);
+        let again = self.ctx.current_task.clone().filter(|_| self.state().task.retry);
         match (again, self.ctx.board_task.as_ref().or(self.signalled.as_ref())) {
             (Some(task), _) => Next::Again(task),
             (None, Some(task)) => Next::Board(task.clone()),
@@ -257,8 +337,8 @@ impl Step<'_> {
 
     fn own_task(&mut self) -> (TaskId, Fence) {
         let state = self.state();
-        let id = TaskId::of_loop(&state.id, state.task_number + 1);
-        let unmet: Vec<&str> = state.board.failing().map(|r| r.name.as_str()).collect();
+        let id = TaskId::of_loop(&state.id, state.task.number + 1);
+        let unmet: Vec<&str> = state.progress.board.failing().map(|r| r.name.as_str()).collect();
         let title = match unmet.as_slice() {
             [] => "see to the messages".to_owned(),
             unmet => format!("make these checks pass: {}", unmet.join(", ")),
@@ -310,9 +390,15 @@ impl Next {
     }
 }
 
+/// The vendor's refusal of an agent as it is configured.
+fn refused(state: &LoopState, agent: &AgentSpec) -> Option<Reason> {
+    let said = state.task.refused.get(&worker(&agent.name, &agent.account))?;
+    Some(Reason::new(RuleId::AgentRefused).with("agent", &agent.name).with("said", said))
+}
+
 /// Why an agent that nothing holds was chosen.
 fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
-    if let Some(change) = state.strategy.as_ref().filter(|c| c.agent != agent.name)
+    if let Some(change) = state.progress.strategy.as_ref().filter(|c| c.agent != agent.name)
         && state.candidates(next.kind(), next.priority()).iter().any(|a| a.name == change.agent)
     {
         return Reason::new(RuleId::AgentChange).with("agent", &change.agent);
@@ -325,7 +411,7 @@ fn chosen(state: &LoopState, agent: &AgentSpec, next: &Next) -> Reason {
 /// The reservation of a turn: the configured cost, or that of the dearest turn so far.
 fn reserve(state: &LoopState, agent: &AgentSpec) -> Spend {
     let said = Spend { calls: 1, tokens: agent.turn_tokens, microusd: agent.turn_microusd };
-    let seen = Spend { calls: 1, ..state.dearest };
+    let seen = Spend { calls: 1, ..state.spend.dearest };
     if said.tokens == 0 && said.microusd == 0 { seen } else { said }
 }
 

@@ -18,7 +18,7 @@ impl Step<'_> {
         match command {
             LoopCommand::Pause { reason, until } => {
                 // A pause without an end belongs to a person; a timed pause does not shorten it.
-                let endless = self.state().paused.as_ref().is_some_and(|p| p.until.is_none());
+                let endless = self.state().people.paused.as_ref().is_some_and(|p| p.until.is_none());
                 if !endless && !self.ended() && until.is_none_or(|at| at > self.ctx.now) {
                     self.emit(Event::Paused { by, reason: reason.clone(), until: *until });
                 }
@@ -26,12 +26,22 @@ impl Step<'_> {
             LoopCommand::Resume { bounds, budget } => {
                 self.lift_delay(&by);
                 let reached = matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Reached, .. });
+                // A person wants it to go on, and no terminal of its own is there.
+                if !reached && !self.ctx.attended {
+                    self.detach(&by);
+                }
                 if !reached {
                     let (bounds, budget) = (bounds.clone(), budget.clone());
                     self.emit(Event::Resumed { by, bounds, budget, keeps_clock: true });
                     if self.state().phase == Phase::New {
                         self.act(Action::Baseline);
                     }
+                }
+            }
+            LoopCommand::Detach => {
+                self.detach(&by);
+                if self.state().phase == Phase::New && !self.ctx.draining {
+                    self.act(Action::Baseline);
                 }
             }
             LoopCommand::Stop { now } => {
@@ -44,8 +54,13 @@ impl Step<'_> {
                 let message = message.chars().take(MESSAGE_CAP).collect();
                 self.emit(Event::Steered { by, message, trust: *trust });
             }
+            LoopCommand::Taken { commit } => {
+                if self.state().progress.taken.as_ref() != Some(commit) {
+                    self.emit(Event::WorkTaken { by, commit: commit.clone() });
+                }
+            }
             LoopCommand::Reconfigure { spec } => self.reconfigure(&by, spec),
-            LoopCommand::Wake if self.state().paused.as_ref().is_some_and(|p| p.until.is_some()) => {
+            LoopCommand::Wake if self.state().people.paused.as_ref().is_some_and(|p| p.until.is_some()) => {
                 self.lift_delay(&by);
                 self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });
             }
@@ -58,6 +73,12 @@ impl Step<'_> {
             }
         }
         self.tick();
+    }
+
+    fn detach(&mut self, by: &str) {
+        if self.state().people.attached {
+            self.emit(Event::Detached { by: by.to_owned() });
+        }
     }
 
     fn reconfigure(&mut self, by: &str, spec: &LoopSpec) {
@@ -74,6 +95,9 @@ impl Step<'_> {
         let taking = self.state().phase == Phase::New;
         self.emit(Event::SpecChanged { spec });
         if goes_on {
+            if !self.ctx.attended {
+                self.detach(by);
+            }
             self.emit(Event::Resumed { by: by.to_owned(), bounds: None, budget: None, keeps_clock: true });
         }
         // Other checks need another baseline; one that is under way runs the old checks and is

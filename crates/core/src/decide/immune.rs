@@ -104,7 +104,7 @@ impl Step<'_> {
                 self.ticket(key.to_owned(), text);
             }
             // The loop that opened the ticket may have ended meanwhile.
-            if let Some((key, answer)) = over.filter(|(key, _)| !self.state().tickets.iter().any(|k| k == key)) {
+            if let Some((key, answer)) = over.filter(|(key, _)| !self.state().people.tickets.iter().any(|k| k == key)) {
                 self.out.ops.push(Op::CloseTicket { key: key.to_owned(), answer: answer.to_owned() });
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Step;
 use crate::event::Event;
+use crate::guard::Spend;
 use crate::judge::{self, doubles, patterns};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
@@ -22,10 +23,19 @@ pub const STALLED_AFTER: Duration = Duration::from_secs(30 * 60);
 /// Suspicious passes in a row that a person learns about: one may be a mistake of the agent.
 const DOUBTS_TOLD: usize = 2;
 
+/// Turns, time in them and money without progress.
+pub(super) type Streak = (u32, Duration, Spend);
+
+/// How often an amount reached a threshold and then doubled: 0 below it.
+fn doublings(amount: u128, most: u128) -> u32 {
+    (amount / most.max(1)).checked_ilog2().map_or(0, |times| times + 1)
+}
+
 impl Step<'_> {
     /// Records what the turn that just ended completes: patterns in the journal, a change of
     /// strategy after too long without progress, and tickets when that did not help either.
-    pub(super) fn say_patterns(&mut self, progress: bool) {
+    /// `before`: what had been used without progress when the turn began.
+    pub(super) fn say_patterns(&mut self, progress: bool, before: &Streak) {
         if progress {
             for kind in STAGNATION {
                 self.close_ticket(&format!("{kind}:{}", self.state().id), "there was progress");
@@ -36,21 +46,39 @@ impl Step<'_> {
         }
         self.say_doubts();
         let passed = self.passed();
-        let tried = self.state().strategy.is_some();
+        let tried = self.state().progress.strategy.is_some();
         let may = self.state().spec.guard.stagnation_change && !planted::is(Bug::TicketBeforeChange);
         match passed.first() {
             Some((_, reason)) if may && (!tried || planted::is(Bug::ChangesForEver)) => {
-                let agent = self.state().tries.last().map_or_else(String::new, |t| t.agent.clone());
+                let agent = self.state().progress.tries.last().map_or_else(String::new, |t| t.agent.clone());
                 self.emit(Event::StrategyChanged { reason: reason.clone(), agent });
             }
             _ => {
                 let since = if tried { " since another way was tried" } else { "" };
-                for (kind, reason) in passed {
+                let news = passed.into_iter().filter(|(kind, _)| self.is_news(kind, before)).collect::<Vec<_>>();
+                for (kind, reason) in news {
                     let what = stagnation(&reason);
                     let text = format!("{what}{since}; the loop goes on, but a look may save money");
                     self.ticket(format!("{kind}:{}", self.state().id), text);
                 }
             }
+        }
+    }
+
+    /// Whether a threshold was passed, or an amount doubled since, in this turn. An
+    /// answered ticket does not open again before that.
+    fn is_news(&self, kind: &str, before: &Streak) -> bool {
+        let (guard, (_, worked, spent)) = (&self.state().spec.guard, self.state().since_then());
+        let grew = |before: u128, now: u128, most: u128| doublings(now, most) > doublings(before, most);
+        match (guard.stagnation_time, guard.stagnation_microusd) {
+            (Some(most), _) if kind == STAGNATION[1] => {
+                grew(before.1.as_millis(), worked.as_millis(), most.as_millis())
+            }
+            (_, Some(most)) if kind == STAGNATION[2] => {
+                grew(before.2.microusd.into(), spent.microusd.into(), most.into())
+            }
+            // Turns are counted one by one, and the rule for them is true once for each doubling.
+            _ => true,
         }
     }
 
@@ -78,7 +106,7 @@ impl Step<'_> {
     fn passed(&self) -> Vec<(&'static str, Reason)> {
         let state = self.state();
         // A loop that only watches has nothing to make progress towards.
-        if state.board.all_pass() && state.landed.all_pass() {
+        if state.progress.board.all_pass() && state.progress.landed.all_pass() {
             return Vec::new();
         }
         let guard = &state.spec.guard;
@@ -115,7 +143,7 @@ impl Step<'_> {
 
     /// When the ticket about a lasting wait is due.
     pub(super) fn stalls_at(&self) -> Option<Time> {
-        let told = self.state().tickets.contains(&self.stalled_key());
+        let told = self.state().people.tickets.contains(&self.stalled_key());
         self.stalled_since().map(|since| since + STALLED_AFTER).filter(|_| !told)
     }
 

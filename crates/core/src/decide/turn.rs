@@ -5,16 +5,19 @@ use crate::action::{Action, Integration, TurnTrace};
 use crate::correlated_stalls::Company;
 use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
 use crate::evidence::{Health, Sample, health};
-use crate::guard::reflex::{TurnEnd, reflexes};
+use crate::guard::reflex::{Trial, TurnEnd, reflexes};
 use crate::guard::{Freeze, Scope, Spend};
-use crate::ids::TurnId;
+use crate::ids::{LoopId, TurnId};
 use crate::judge::{Assessment, assess};
 use crate::op::{Op, TaskEnd};
+use crate::permission::PERMISSION;
 use crate::phase::Gaps;
 use crate::planted::{self, Bug};
+use crate::prices;
 use crate::recovery::{RecoveryPlan, plan};
 use crate::spec::{CooldownSpec, WorkspaceMode};
-use crate::state::{POISON, Phase, Turn, TurnStage};
+use crate::state::{POISON, Phase, Turn, TurnStage, UNPRICED_MOST, worker};
+use crate::stream::{LimitClass, VendorLimit};
 use crate::telemetry::UsageSource;
 use crate::time::human;
 use std::time::Duration;
@@ -51,6 +54,7 @@ impl Step<'_> {
             self.emit(Event::Recovered { found: format!("{} {word}", turn.id) });
         }
         match (plan, turn) {
+            (RecoveryPlan::Baseline, _) if self.is_unattended() => {}
             (RecoveryPlan::Baseline, _) => self.act(Action::Baseline),
             (RecoveryPlan::Advance, _) => self.advance(),
             (RecoveryPlan::Redo(action), _) => self.act(action),
@@ -94,7 +98,7 @@ impl Step<'_> {
     /// charged; the next one in a row is a failure of the agent, which could otherwise take turns
     /// for ever by killing its own shim.
     fn loss(&self) -> Outcome {
-        let before = self.state().tries.last().map(|last| &last.outcome);
+        let before = self.state().progress.tries.last().map(|last| &last.outcome);
         let again = match before {
             Some(Outcome::Lost) => true,
             Some(Outcome::AgentFailed { why, .. }) => why == LOST_AGAIN,
@@ -111,8 +115,8 @@ impl Step<'_> {
         if turn.stopping.is_some() {
             return;
         }
-        let account = Scope::Account(turn.account.clone());
-        let gaps = self.out.guards.get(&account).map(|v| &v.state.gaps);
+        let account = turn.permit.account().and_then(|scope| self.out.guards.get(scope));
+        let gaps = account.map(|v| &v.state.gaps);
         let health = health(sample, &self.state().spec.guard, gaps.unwrap_or(&Gaps::default()));
         if health != Health::Stuck {
             self.close_ticket(&stuck_together(id), "it shows signs of life again");
@@ -120,6 +124,10 @@ impl Step<'_> {
         if health == Health::Healthy {
             // Also closes the question of an earlier turn: it was answered, or no longer matters.
             self.close_questions(|_| true, "the agent goes on");
+        }
+        // Its CLI waits for an answer without a word in its stream.
+        if health != Health::OverWall && self.asks_for_permission() {
+            return;
         }
         let cause = match health {
             Health::Healthy => return,
@@ -141,9 +149,14 @@ impl Step<'_> {
             Health::Spinning => StopCause::Spinning,
             Health::NoDiff => StopCause::NoDiff,
             Health::Lingers => StopCause::Lingers,
+            Health::Announced => StopCause::Announced,
             Health::OverWall => StopCause::Wall,
         };
         self.stop_turn(&turn, cause);
+    }
+
+    fn asks_for_permission(&self) -> bool {
+        self.state().people.tickets.iter().any(|key| key.starts_with(PERMISSION))
     }
 
     pub(super) fn stop_turn(&mut self, turn: &Turn, cause: StopCause) {
@@ -172,7 +185,7 @@ impl Step<'_> {
         }
         let line = found.commit.clone().filter(|_| keep);
         // Earlier work that had not passed a further check may be due now, too.
-        match found.commit.clone().or_else(|| self.state().work.clone()) {
+        match found.commit.clone().or_else(|| self.state().progress.work.clone()) {
             Some(commit) if integrate => self.act(Action::Integrate { turn: id.clone(), task: turn.task, commit }),
             _ => self.end_turn(&turn, &exit, (outcome, line, None)),
         }
@@ -182,7 +195,7 @@ impl Step<'_> {
         let Some(turn) = self.turn_in(id, TurnStage::Integrating) else { return };
         let (exit, found) = (turn.exit.clone().unwrap_or_default(), turn.judgement.clone().unwrap_or_default());
         let outcome = assess(self.state(), &exit, &found).outcome;
-        let line = found.commit.clone().or_else(|| self.state().work.clone());
+        let line = found.commit.clone().or_else(|| self.state().progress.work.clone());
         match result {
             Integration::Done(how) => self.end_turn(&turn, &exit, (outcome, line, Some(how.clone()))),
             Integration::Moved(why) if turn.returned < RETURNS => {
@@ -197,7 +210,8 @@ impl Step<'_> {
     fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
         let turn = &self.latest(turn);
-        let settled = settle(turn, exit, &outcome, &self.state().spec.guard.cooldown);
+        let refused = refusal(turn, exit, &outcome).cloned();
+        let settled = settle(turn, exit, (&outcome, refused.as_ref()), &self.state().spec.guard.cooldown);
         let ended = Event::TurnEnded {
             turn: turn.id.clone(),
             outcome: outcome.clone(),
@@ -205,14 +219,24 @@ impl Step<'_> {
             work,
             integrated,
         };
+        let before = self.state().since_then();
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         // A turn that ended with an open question may still wait for its answer, in a pane for
         // example; the next turn shows whether it does.
         let asked = asks(&turn.id);
         self.close_questions(|key| key != asked || exit.ok(), "a turn ended without a question");
+        let waiting: Vec<String> =
+            self.state().people.tickets.iter().filter(|key| key.starts_with(PERMISSION)).cloned().collect();
+        for key in waiting {
+            self.close_ticket(&key, "the turn that asked has ended");
+        }
         self.close_task(turn, &outcome);
         self.blame(turn, exit, &outcome);
+        if let Some(limit) = &refused {
+            self.refuse(turn, limit);
+        }
+        self.say_unpriced(turn, exit);
         let spec = self.state().spec.guard.clone();
         let end = TurnEnd {
             permit: &turn.permit,
@@ -220,20 +244,59 @@ impl Step<'_> {
             how: &exit.describe(),
             asked: exit.backoff_ms.map(Duration::from_millis),
             limit: exit.limit(),
+            refused: refused.is_some(),
+            trial: Trial::of(&outcome),
             spec: &spec,
             seed: self.ctx.seed,
         };
         for event in reflexes(&self.out.guards, &end, self.ctx.now) {
             self.react(event);
         }
-        self.say_patterns(settled.progress);
+        self.say_patterns(settled.progress, &before);
         self.advance();
+    }
+
+    /// Reports a model without a known price, once per loop: its turns cost no dollars that a budget
+    /// could count.
+    fn say_unpriced(&mut self, turn: &Turn, exit: &Exit) {
+        let Some(report) = &exit.report else { return };
+        let (Some(model), Some(used)) = (&report.model, &turn.used) else { return };
+        let unpriced = used.tokens() > 0 && prices::dollars(used, report.rates.as_ref()).is_none();
+        let said = &self.state().spend.unpriced;
+        if unpriced && said.len() < UNPRICED_MOST && !said.contains(model) {
+            self.emit(Event::PriceUnknown { agent: turn.agent.clone(), model: model.clone() });
+        }
+    }
+
+    /// The vendor refuses what the agent requests: it is not started again as it is.
+    fn refuse(&mut self, turn: &Turn, limit: &VendorLimit) {
+        let (agent, account) = (turn.agent.clone(), turn.account.clone());
+        let key = refusal_key(&self.state().id, &worker(&agent, &account));
+        let text = format!(
+            "the agent `{agent}` is not started again, because its request itself is refused: {}; change its \
+             model or settings and `everloop config apply`, or try again with `everloop wake {}`",
+            limit.text,
+            self.state().id
+        );
+        self.emit(Event::AgentRefused { agent, account, limit: limit.clone() });
+        self.ticket(key, text);
+    }
+
+    /// Closes the tickets of refused agents that may start again.
+    pub(super) fn close_refusals(&mut self) {
+        let state = self.state();
+        let still: Vec<String> = state.task.refused.keys().map(|w| refusal_key(&state.id, w)).collect();
+        let over = |key: &&String| key.starts_with(REFUSED) && !still.contains(key);
+        let keys: Vec<String> = state.people.tickets.iter().filter(over).cloned().collect();
+        for key in keys {
+            self.close_ticket(&key, "it may start again");
+        }
     }
 
     /// Closes the matching tickets of agents that wait for a person's answer.
     pub(super) fn close_questions(&mut self, which: impl Fn(&str) -> bool, answer: &str) {
         let asked = |key: &&String| key.starts_with(ASKS) && which(key);
-        let keys: Vec<String> = self.state().tickets.iter().filter(asked).cloned().collect();
+        let keys: Vec<String> = self.state().people.tickets.iter().filter(asked).cloned().collect();
         for key in keys {
             self.close_ticket(&key, answer);
         }
@@ -249,7 +312,7 @@ impl Step<'_> {
 
     fn close_task(&mut self, turn: &Turn, outcome: &Outcome) {
         let (task, fence) = (turn.task.clone(), turn.fence);
-        let poisoned = matches!(outcome, Outcome::TaskFailed { .. }) && self.state().task_failures >= POISON;
+        let poisoned = matches!(outcome, Outcome::TaskFailed { .. }) && self.state().task.failures >= POISON;
         let result = serde_json::to_string(outcome).expect("an outcome is plain data and always has a JSON form");
         if poisoned {
             self.out.ops.push(Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result });
@@ -282,6 +345,23 @@ impl Step<'_> {
     }
 }
 
+/// Prefix of the tickets of agents that the vendor refuses.
+const REFUSED: &str = "agent.refused:";
+
+/// Ticket of an agent that the vendor refuses.
+fn refusal_key(owner: &LoopId, worker: &str) -> String {
+    format!("{REFUSED}{owner}:{worker}")
+}
+
+/// The refusal of the request itself, if repeating it is of no use. One in a session that had begun
+/// may concern that session only, and a fresh one follows.
+fn refusal<'a>(turn: &Turn, exit: &'a Exit, outcome: &Outcome) -> Option<&'a VendorLimit> {
+    let limit = exit.limit().filter(|l| l.class == LimitClass::Request && exit.stopped.is_none())?;
+    let worked = exit.report.as_ref().is_some_and(|r| r.tools > 0);
+    let failed = matches!(outcome, Outcome::AgentFailed { .. });
+    (failed && turn.resume.is_none() && !worked).then_some(limit)
+}
+
 /// Prefix of the tickets of agents that wait for a person's answer.
 const ASKS: &str = "agent.asks:";
 
@@ -296,42 +376,50 @@ fn stuck_together(turn: &TurnId) -> String {
 }
 
 /// What a turn is charged, and how it counts for the guard.
-fn settle(turn: &Turn, exit: &Exit, outcome: &Outcome, cooldown: &CooldownSpec) -> Settled {
+fn settle(
+    turn: &Turn,
+    exit: &Exit,
+    (outcome, refused): (&Outcome, Option<&VendorLimit>),
+    cooldown: &CooldownSpec,
+) -> Settled {
     let failed = matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. });
     let limited = matches!(outcome, Outcome::Limited { .. });
-    // A limit with a known end is waited for; one without may be a storm, which is Frosty's case.
-    let stormy = exit.limit().is_some_and(|l| l.reset_at.is_none() && !l.class.needs_person());
     let young = exit.ended_at.since(exit.started_at) < cooldown.young;
-    let (spend, estimated) = charge(turn, exit);
     Settled {
-        spend,
-        estimated,
         failed,
-        died_young: young && (failed || limited && stormy),
+        // A limit holds the account by itself, on a ladder where its end is unknown; a refused agent
+        // does not start again. Neither is Frosty's case.
+        died_young: young && failed && refused.is_none(),
         progress: matches!(outcome, Outcome::Progress | Outcome::Reached),
         limited,
         source: turn.source,
+        ..charge(turn, exit)
     }
 }
 
-/// The usage the agent reported, the reservation where it reported none, and whether that is an
+/// The usage that the agent reported, the reservation where it reported none, and which of it is an
 /// estimate.
-fn charge(turn: &Turn, exit: &Exit) -> (Spend, bool) {
+fn charge(turn: &Turn, exit: &Exit) -> Settled {
     let reserve = turn.permit.reserve;
-    let guess = (reserve, reserve.tokens > 0 || reserve.microusd > 0);
-    let Some(used) = turn.used else { return guess };
-    let counted = Spend { calls: 1, tokens: used.tokens(), microusd: used.microusd.unwrap_or(0) };
-    if exit.report.as_ref().is_none_or(|r| r.ok.is_none()) {
+    let Some(used) = turn.used else {
+        return Settled { spend: reserve, estimated: reserve.tokens > 0 || reserve.microusd > 0, ..Settled::default() };
+    };
+    let report = exit.report.as_deref();
+    let dollars = prices::dollars(&used, report.and_then(|r| r.rates.as_ref()));
+    let counted = Spend { calls: 1, tokens: used.tokens(), microusd: dollars.map_or(0, |d| d.microusd) };
+    let by_list = dollars.is_some_and(|d| d.estimated);
+    if report.is_none_or(|r| r.ok.is_none()) {
         // The turn was cut off: its usage after the last record is unknown, except through
         // telemetry.
-        let most = counted.most(reserve);
-        return (most, turn.source == UsageSource::Stream || most != counted);
+        let spend = counted.most(reserve);
+        let tokens_exact = turn.source == UsageSource::Telemetry && spend.tokens == counted.tokens;
+        let estimated = !tokens_exact || by_list || spend != counted;
+        return Settled { spend, estimated, tokens_exact: estimated && tokens_exact, ..Settled::default() };
     }
-    match used.microusd {
-        Some(_) => (counted, false),
-        None if counted.tokens == 0 => (counted, false),
-        None => (Spend { microusd: reserve.microusd, ..counted }, true),
-    }
+    let assumed = if dollars.is_none() && counted.tokens > 0 { reserve.microusd } else { 0 };
+    let estimated = by_list || assumed > 0;
+    let spend = Spend { microusd: counted.microusd + assumed, ..counted };
+    Settled { spend, estimated, tokens_exact: estimated, ..Settled::default() }
 }
 
 fn freeze_text(scope: &Scope, freeze: &Freeze) -> String {

@@ -107,13 +107,13 @@ impl Step<'_> {
     /// Why a loop with monitors waits when nothing else is to be done; `None` when there is work.
     pub(super) fn idle(&mut self) -> Option<Reason> {
         let state = self.state();
-        let reached = state.board.all_pass() && state.landed.all_pass();
+        let reached = state.progress.board.all_pass() && state.progress.landed.all_pass();
         // A turn in the folder itself that was not judged may have left changes there, even if its
         // task was taken away.
         let in_place = state.spec.workspace.mode == WorkspaceMode::InPlace;
-        let again = state.retry && (in_place || self.ctx.current_task.is_some());
+        let again = state.task.retry && (in_place || self.ctx.current_task.is_some());
         let nothing = !again && self.ctx.board_task.is_none() && self.signalled.is_none();
-        if !self.watches() || !reached || !nothing || !state.notes.is_empty() {
+        if !self.watches() || !reached || !nothing || !state.people.notes.is_empty() {
             return None;
         }
         let monitors = state.spec.watch.monitors.len();

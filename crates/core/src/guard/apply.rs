@@ -25,7 +25,7 @@ impl GuardState {
             Event::TurnEnded { turn, settled, .. } => self.end(turn, settled, at),
             Event::TurnExited { turn, exit } if self.reserved.contains_key(turn) => {
                 if let (Scope::Account(_), Some(report)) = (scope, &exit.report) {
-                    self.hear(report, exit, at);
+                    self.apply_report(report, exit, at);
                 }
             }
             // Of two limits the longer one holds: a turn that ran in parallel may know less.
@@ -48,6 +48,7 @@ impl GuardState {
                 self.backing = Some(Backing { until: *until, why: why.clone(), requested: *requested });
             }
             Event::DelayLifted { scope: s, .. } if s == scope => self.backing = None,
+            Event::CliStarted { scopes, .. } if scopes.contains(scope) => self.starts.add(at),
             Event::Frozen { scope: s, freeze } if s == scope => {
                 if freeze.by.is_none() {
                     remember(&mut self.freezes, at);
@@ -75,7 +76,7 @@ impl GuardState {
         }
     }
 
-    fn hear(&mut self, report: &TurnReport, exit: &Exit, at: Time) {
+    fn apply_report(&mut self, report: &TurnReport, exit: &Exit, at: Time) {
         // Only the gaps of a healthy turn are learned.
         if exit.ok() {
             self.gaps.learn(&report.gaps);

@@ -12,7 +12,7 @@ use crate::jitter::doubled;
 use crate::pacing::{AHEAD_PERMILLE, AHEAD_URGENT_PERMILLE};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
-use crate::spec::{BucketSpec, GuardSpec};
+use crate::spec::{AgentSpec, BucketSpec, DEFAULT_ACCOUNT, GuardSpec};
 use crate::state::{LoopState, Phase};
 use crate::time::{Time, human};
 
@@ -22,8 +22,9 @@ pub const SLOT_POLL: Duration = Duration::from_secs(30);
 pub const SLOTS: RuleId = RuleId::GuardSlots;
 /// Loops that waited for one account start one by one at this interval…
 const SPREAD_STEP: Duration = Duration::from_secs(5);
-/// …for this long after its limit ended.
-const SPREAD: Duration = Duration::from_secs(60);
+/// …for this long after its limit ended: enough for as many loops as one account may have. A success
+/// ends it earlier.
+const SPREAD: Duration = Duration::from_secs(600);
 /// No-op turns before the gap grows.
 const NOOPS_FREE: u32 = 3;
 
@@ -54,6 +55,13 @@ impl PermitRequest<'_> {
     }
 }
 
+/// The scope that all default accounts have in common: a person may hold it, and older versions
+/// kept the limits of all vendors there. Nothing is charged to it.
+pub(crate) fn common(account: &str) -> Option<Scope> {
+    let is_default = account.split_once('/').is_some_and(|(name, _)| name == DEFAULT_ACCOUNT);
+    is_default.then(|| Scope::Account(DEFAULT_ACCOUNT.to_owned()))
+}
+
 /// All guard scopes that a decision about a loop reads: those of all its agents' accounts, and
 /// those of the turn under way.
 pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
@@ -61,7 +69,8 @@ pub fn concerned(state: &LoopState, node: &NodeId) -> BTreeSet<Scope> {
         Phase::Turn(turn) => turn.permit.scopes.clone(),
         _ => Vec::new(),
     };
-    let accounts = state.spec.agents().map(|a| Scope::Account(a.account.clone()));
+    let accounts = state.spec.agents().map(AgentSpec::guard_account);
+    let accounts = accounts.flat_map(|name| common(&name).into_iter().chain([Scope::Account(name)]));
     let fixed = [Scope::All, Scope::Node(node.clone()), Scope::Loop(state.id.clone())];
     accounts.chain(fixed).chain(running).collect()
 }
@@ -73,13 +82,16 @@ pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> Permit
     let of = |scope: &Scope| guards.get(scope).map_or(&empty, |v| &v.state);
     let own = of(&scopes[3]);
 
-    let canary = match freeze(&scopes, of, now) {
+    let common = common(request.account);
+    let frozen: Vec<Scope> = scopes.iter().cloned().chain(common.clone()).collect();
+    let canary = match freeze(&frozen, of, now) {
         Err(reason) => return PermitDecision::Wait(reason),
         Ok(canary) => canary,
     };
     // Of several waits the longest one holds the loop; naming it saves a useless wake-up.
     let waits = [
         limit(of(&scopes[2]), request.account, now),
+        common.and_then(|scope| limit_of_all(of(&scope), request.account, now)),
         pace(of(&scopes[2]), request, now),
         cooldown(&scopes, canary.as_ref(), of, now),
         gap(own, request, now),
@@ -102,6 +114,16 @@ pub fn permit(guards: &Guards, request: &PermitRequest<'_>, now: Time) -> Permit
         return PermitDecision::Wait(reason.until(now + SLOT_POLL));
     }
     PermitDecision::Go(Permit { scopes, reserve: request.reserve, canary, bucket })
+}
+
+/// Why nothing may start under an account, whatever its loop: a freeze, or a limit of its vendor.
+pub fn held(guards: &Guards, account: &str, node: &NodeId, now: Time) -> Option<Reason> {
+    let empty = GuardState::default();
+    let of = |scope: &Scope| guards.get(scope).map_or(&empty, |v| &v.state);
+    let own = Scope::Account(account.to_owned());
+    let scopes = [Scope::All, Scope::Node(node.clone()), own.clone()].into_iter().chain(common(account));
+    let frozen = freeze(&scopes.collect::<Vec<_>>(), of, now).err();
+    frozen.or_else(|| limit(of(&own), account, now))
 }
 
 /// Frozen scopes that are past the booked end of their freeze.
@@ -166,6 +188,15 @@ fn limit(account: &GuardState, name: &str, now: Time) -> Option<Reason> {
         .then(|| Reason::new(RuleId::GuardSpread).with("account", name).until(next))
 }
 
+/// A limit that an older version kept for the default accounts of all vendors. Its rule names the
+/// vendor's CLI, if only one can have met it.
+fn limit_of_all(all: &GuardState, account: &str, now: Time) -> Option<Reason> {
+    let held = all.held.as_ref().filter(|held| held.until > now)?;
+    let (cli, _) = held.limit.rule.split_once('.')?;
+    let concerns = cli == "any" || account.split_once('/').is_some_and(|(_, kind)| kind == cli);
+    concerns.then(|| limit(all, account, now)).flatten()
+}
+
 /// Spreads the account's allowance over its windows, for loops that want that.
 fn pace(account: &GuardState, request: &PermitRequest<'_>, now: Time) -> Option<Reason> {
     if !request.spec.pace || planted::is(Bug::PaceIgnored) {
@@ -222,7 +253,8 @@ fn backoff<'a>(
     Some(reason.with("failures", of(scope).failures).until(wait.until))
 }
 
-fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
+/// The cap on starts that a loop has used up, if any.
+pub fn caps(own: &GuardState, spec: &GuardSpec, now: Time) -> Option<Reason> {
     spec.caps.windows().find_map(|(name, window, cap)| {
         let used = own.starts.within(window, now);
         (used >= cap).then(|| {

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{Freeze, GuardState, Guards, Permit, Scope};
-use crate::event::{Event, Settled};
+use crate::event::{Event, Outcome, Settled};
 use crate::jitter::{between, doubled, mix};
 use crate::planted::{self, Bug};
 use crate::spec::{CooldownSpec, FreezeSpec, GuardSpec};
@@ -29,9 +29,39 @@ pub struct TurnEnd<'a> {
     pub asked: Option<Duration>,
     /// The vendor's limit that ended the turn.
     pub limit: Option<&'a VendorLimit>,
+    /// The agent was refused and does not start again as it is.
+    pub refused: bool,
+    /// What the turn proves, if it was a trial start.
+    pub trial: Trial,
     pub spec: &'a GuardSpec,
     /// Seed of the jitter.
     pub seed: u64,
+}
+
+/// What a turn proves about a frozen scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// The agent works.
+    EndedWell,
+    Failed,
+    /// Nothing: a limit, an outage of the vendor or a person cut it short.
+    CutShort,
+}
+
+impl Trial {
+    /// Classifies an outcome.
+    pub fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Reached
+            | Outcome::Progress
+            | Outcome::NotYet
+            | Outcome::NoOp
+            | Outcome::Refused { .. }
+            | Outcome::Regressed { .. } => Trial::EndedWell,
+            Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => Trial::Failed,
+            Outcome::Limited { .. } | Outcome::Interrupted | Outcome::Lost => Trial::CutShort,
+        }
+    }
 }
 
 /// The guard's reflexes to the end of a turn.
@@ -40,7 +70,7 @@ pub fn reflexes(guards: &Guards, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
     for (n, scope) in end.permit.scopes.iter().enumerate() {
         let Some(state) = guards.get(scope).map(|v| &v.state) else { continue };
         if state.freeze.is_some() {
-            if end.permit.canary.as_ref() == Some(scope) && !end.settled.failed {
+            if end.permit.canary.as_ref() == Some(scope) && end.trial == Trial::EndedWell {
                 let reason = format!("the trial start ended well: {}", end.how);
                 events.push(Event::Released { scope: scope.clone(), by: "canary".to_owned(), reason });
             }
@@ -61,8 +91,7 @@ pub fn reflexes(guards: &Guards, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
 
 /// Effect of a vendor's limit on the account.
 fn limited(scope: &Scope, state: &GuardState, limit: &VendorLimit, seed: u64, now: Time) -> Option<Event> {
-    if limit.class == LimitClass::Context {
-        // A full context concerns the session, not the account: the next turn begins a fresh one.
+    if !limit.class.holds_account() {
         return None;
     }
     if limit.class.needs_person() {
@@ -83,11 +112,13 @@ fn limited(scope: &Scope, state: &GuardState, limit: &VendorLimit, seed: u64, no
 fn ladder(class: LimitClass) -> (Duration, Duration) {
     let secs = Duration::from_secs;
     match class {
-        LimitClass::Window | LimitClass::Weekly | LimitClass::Model => (secs(300), secs(3600)),
+        LimitClass::Window | LimitClass::Weekly | LimitClass::Daily | LimitClass::Model => (secs(300), secs(3600)),
         LimitClass::Rate => (secs(30), secs(900)),
         LimitClass::Overload | LimitClass::Network => (secs(15), secs(600)),
         // Unreachable: these freeze the account or are handled above.
-        LimitClass::Spend | LimitClass::Credit | LimitClass::Auth | LimitClass::Context => (secs(3600), secs(3600)),
+        LimitClass::Spend | LimitClass::Credit | LimitClass::Auth | LimitClass::Context | LimitClass::Request => {
+            (secs(3600), secs(3600))
+        }
     }
 }
 
@@ -154,7 +185,7 @@ fn freeze(scope: &Scope, state: &GuardState, cause: &str, end: &TurnEnd<'_>, now
 
 fn backoff(scope: &Scope, state: &GuardState, end: &TurnEnd<'_>, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
-    if end.settled.failed {
+    if end.settled.failed && !end.refused {
         let longest = doubled(end.spec.backoff_first, state.failures.saturating_sub(1), end.spec.backoff_cap);
         let until = now + between(Duration::ZERO, longest, mix(end.seed, 77));
         let why = format!("failure: {}", end.how);

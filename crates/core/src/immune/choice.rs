@@ -54,10 +54,10 @@ impl Immune {
     pub fn may(&self, subjects: &[Subject], now: Time) -> Admission {
         let ruled = self.rules_at(now).filter_map(|rule| {
             let hit = match &rule.what {
-                RuleEffect::Avoid { subject } => subjects.contains(subject),
+                RuleEffect::Avoid { subject } => subjects.iter().any(|s| subject.covers(s)),
                 RuleEffect::Only { kind, subject } => {
                     let of_kind = subjects.iter().any(|s| s.dimension == super::Dimension::Kind && s.name == *kind);
-                    of_kind && !subjects.contains(subject)
+                    of_kind && !subjects.iter().any(|s| subject.covers(s))
                 }
             };
             let reason = Reason::new(RuleId::ImmuneRule).with("rule", rule.id).with("says", &rule.what);

@@ -177,6 +177,22 @@ pub const CLIS: &[CliFolder] = &[
         needed: &["~/.config/opencode"],
         private: None,
     },
+    CliFolder {
+        kind: AgentKind::Copilot,
+        variable: Some("COPILOT_HOME"),
+        default: "~/.copilot",
+        logins: &["config.json"],
+        files: &["config.json"],
+        // The program unpacks itself there.
+        folders: &["~/.cache/copilot"],
+        needed: &[],
+        private: Some(PrivateHome {
+            variable: "COPILOT_HOME",
+            inside: "",
+            linked: &["config.json", "settings.json", "mcp-config.json", "copilot-instructions.md", "agents", "skills"],
+            kept: &["session-state", "session-store.db", "logs"],
+        }),
+    },
 ];
 
 /// A cache of a build tool, and the variable that moves it.

@@ -125,3 +125,28 @@ fn the_folder_of_a_command_is_open_as_a_whole() {
     assert_eq!(at_home.unreadable[0], Path::new("/etc/gshadow"));
     assert!(has(&at_home.unreadable, "/home/me/.local/state/everloop"), "the state stays hidden");
 }
+
+#[test]
+fn a_persons_own_command_reads_no_login_and_writes_nothing_unless_its_section_says_so() {
+    let at_home = |kind: &CommandKind, access: &CommandAccess| {
+        let at = Places { folder: Path::new("/home/me"), ..places(&|_| None) };
+        let around = IsolationSpec { readable: vec!["~/.aws".to_owned()], ..IsolationSpec::default() };
+        Isolation::of(kind, &access.spec(&around), &at)
+    };
+    for kind in [CommandKind::Probe, CommandKind::Delivery] {
+        let closed = at_home(&kind, &CommandAccess::default());
+        let hidden = [".ssh", ".aws", ".config/gh", ".claude/.credentials.json", ".local/state/everloop", "keys/other"];
+        for path in hidden {
+            assert!(has(&closed.unreadable, &format!("/home/me/{path}")), "{kind:?} {path}");
+        }
+        assert_eq!(closed.writable, Vec::<PathBuf>::new(), "{kind:?}");
+        let named = CommandAccess {
+            readable: vec!["~/.ssh".to_owned()],
+            writable: vec!["~/log".to_owned()],
+            ..CommandAccess::default()
+        };
+        let opened = at_home(&kind, &named);
+        assert!(!has(&opened.unreadable, "/home/me/.ssh") && has(&opened.unreadable, "/home/me/.aws"));
+        assert_eq!(opened.writable, [PathBuf::from("/home/me/log")]);
+    }
+}

@@ -60,7 +60,7 @@ pub fn stuck(phase: &Phase, now: Time, real: impl Fn(Duration) -> Duration) -> O
 /// name in its own ledger.
 pub fn scopes<'a>(here: &NodeId, loops: impl IntoIterator<Item = &'a LoopSpec>) -> BTreeSet<Scope> {
     let agents = loops.into_iter().flat_map(LoopSpec::agents);
-    let accounts = agents.map(|agent| Scope::Account(agent.account.clone()));
+    let accounts = agents.map(|agent| Scope::Account(agent.guard_account()));
     accounts.chain([Scope::All, Scope::Node(here.clone())]).collect()
 }
 
@@ -75,7 +75,7 @@ pub fn is_held_for_long(guards: &Guards, spec: Option<&LoopSpec>, now: Time, lon
     let whole = guards.keys().filter(|scope| matches!(scope, Scope::All | Scope::Node(_)));
     let mut whole = whole.filter(|scope| frozen(scope));
     let held = |account: &str| holds(&Scope::Account(account.to_owned())) >= long;
-    whole.next().is_some() || spec.is_some_and(|spec| spec.agents().all(|agent| held(&agent.account)))
+    whole.next().is_some() || spec.is_some_and(|spec| spec.agents().all(|agent| held(&agent.guard_account())))
 }
 
 /// For how long a guard lets nothing start. A trial start that is due is one.
@@ -188,7 +188,7 @@ impl Tried {
         let Phase::Ended { ending, .. } = &state.phase else { return None };
         match ending {
             LoopEnd::Reached => Some(Self::of(Class::Good)),
-            LoopEnd::Exhausted { bound } if bound == "turns" => Some(Self::of(turns(&state.tally))),
+            LoopEnd::Exhausted { bound } if bound == "turns" => Some(Self::of(turns(&state.progress.tally))),
             LoopEnd::Failed { .. } => Some(Self::of(Class::TaskFailed)),
             LoopEnd::Exhausted { .. } | LoopEnd::Stopped { .. } => None,
         }

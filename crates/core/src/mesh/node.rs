@@ -11,6 +11,7 @@
 //! - `distrust`: what is not signed, or not by a trusted key
 //! - `leader`: loops, merges; `upkeep`: what no loop looks after; `tickets`: what people have to
 //!   know
+//! - `tidy`: what is left of attempts that are over
 //! - [`effects`]: what a node can make happen; [`event`]: what it reports
 //!
 //! Every effect is a place at which a node may die. What a node has in memory is lost then; claims
@@ -26,6 +27,7 @@ mod leadership;
 mod offline;
 mod take;
 pub mod tickets;
+mod tidy;
 mod upkeep;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,8 +43,10 @@ pub use event::{NodeEvent, Weight};
 use self::distrust::Distrusted;
 use self::eligibility::Eligibility;
 use self::leader::{LoopCache, PendingLanding};
+use super::clock_offset::ClockOffset;
 use super::leader_lease::{self, LeaderLease};
 use super::offline::{Line, Replica};
+use super::rights::Rights;
 use super::work::{self, Held};
 use crate::ids::{LoopId, NodeId};
 use crate::op::Op;
@@ -98,13 +102,14 @@ pub struct MeshNode {
     claims: Claims,
     replica: Arc<Replica>,
     lease: LeaderLease,
-    /// The hub's clock is so far ahead of this machine's, in milliseconds.
-    ahead: i64,
+    rights: Rights,
+    hub_clock: ClockOffset,
     beat_at: Time,
     ask_at: Time,
     /// Free tasks are not listed again before this, unless there is news.
     list_at: Time,
     tickets_at: Time,
+    tidy_at: Time,
     mirror: MirrorTimes,
     /// Claims about which an action is under way.
     under_way: BTreeSet<String>,
@@ -160,11 +165,13 @@ impl MeshNode {
             claims,
             replica,
             lease: LeaderLease::default(),
-            ahead: 0,
+            rights: Rights::default(),
+            hub_clock: ClockOffset::default(),
             beat_at: NEVER,
             ask_at: NEVER,
             list_at: NEVER,
             tickets_at: NEVER,
+            tidy_at: NEVER,
             mirror: MirrorTimes { look_at: NEVER, passed_at: NEVER, seq: None, known: None },
             under_way: BTreeSet::new(),
             push_at: BTreeMap::new(),
@@ -226,6 +233,7 @@ impl MeshNode {
             self.mirror_hub(fx);
         }
         self.tend(fx);
+        self.tidy(fx);
         if let Some(term) = self.lease.term(fx.now()) {
             self.lead(fx, term);
             self.copy_tickets(fx);
@@ -294,7 +302,7 @@ impl MeshNode {
 
     /// The hub's time, as far as this node knows.
     fn hub_now(&self, fx: &impl NodeEffects) -> Time {
-        Time(fx.wall().0 + self.ahead)
+        self.hub_clock.at_hub(fx.wall())
     }
 
     /// How long a period of the node's time is on the wall and for the hub.

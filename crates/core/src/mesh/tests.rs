@@ -33,6 +33,7 @@ pub(super) fn state() -> MeshLoop {
         weight: 1,
         pin: String::new(),
         proof: crate::test_evidence::Proof::default(),
+        parallel: false,
     };
     let wanted = LoopSpec {
         goal: "all of them".to_owned(),
@@ -48,6 +49,7 @@ pub(super) fn state() -> MeshLoop {
             protect: Vec::new(),
             judge: crate::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: crate::spec::CommitAuthor::Everloop,
             origin: None,
         },
         bounds: Bounds::default(),
@@ -405,6 +407,20 @@ fn nodes_without_a_hub_begin_all_that_is_free_and_nothing_twice() {
     assert!(line.is_broken() && !line.is_away(NOW + Duration::from_secs(14)), "perhaps it only starts anew");
     assert!(line.is_away(NOW + Duration::from_secs(15)));
     assert!(line.answered(NOW + Duration::from_secs(16)) && !line.is_away(NOW + Duration::from_secs(90)));
+}
+
+#[test]
+fn an_attempt_is_made_from_the_loop_and_not_from_the_row_of_its_task() {
+    let mut state = state();
+    state.judge("c0".to_owned(), board(&[]));
+    let tasks = perform(&mut state, &[]);
+    let mut row = row(&tasks[0], TaskState::Leased { node: NodeId::new("n1"), until: NOW }, None);
+    let honest = work::local_spec(&state, &row, Fence(1), 1).expect("it has a reservation");
+    assert!(honest.goal.len() > state.spec.wanted.goal.len(), "it says what the task is about");
+    for text in [&mut row.task.prompt, &mut row.task.title, &mut row.task.author, &mut row.task.kind] {
+        "do as I say".clone_into(text);
+    }
+    assert_eq!(work::local_spec(&state, &row, Fence(1), 1), Some(honest));
 }
 
 #[test]

@@ -32,6 +32,18 @@ pub const POISON: u32 = 3;
 /// So many failed attempts are enough also when no other node tried.
 pub const POISON_ANYHOW: u32 = 2 * POISON;
 
+/// For how long a node keeps what is left of a finished attempt: its loop, clone and folders.
+pub const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// The loop of the mesh for which this loop of a node works on a task; `None` for a loop of the
+/// node's own.
+pub fn mesh_loop_of(local: &LoopId) -> Option<LoopId> {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (task, fence) = local.as_str().strip_prefix("m-")?.rsplit_once('-')?;
+    let (owner, task) = task.rsplit_once('-')?;
+    (number(fence) && number(task) && !owner.is_empty()).then(|| LoopId::new(owner))
+}
+
 /// A task that this node took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {

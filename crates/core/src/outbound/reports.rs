@@ -60,7 +60,7 @@ pub enum TrackerStep {
     Create,
     /// A node works on it.
     Claim,
-    /// Any other change: given back, blocked, set aside.
+    /// Any other change: given back, blocked, set aside, or a turn that did not reach the goal.
     Comment,
     /// The task is done.
     Complete,
@@ -133,9 +133,11 @@ impl TrackerState {
         };
         match &row.state {
             state if state.label() == before.0 && (row.fence == before.1 || *state == TaskState::Queued) => {}
-            TaskState::Done => steps.push(TrackerStep::Complete),
+            TaskState::Done if row.status() == "done" => steps.push(TrackerStep::Complete),
             TaskState::Leased { .. } => steps.push(TrackerStep::Claim),
-            TaskState::Queued | TaskState::Dead | TaskState::Blocked => steps.push(TrackerStep::Comment),
+            TaskState::Done | TaskState::Queued | TaskState::Dead | TaskState::Blocked => {
+                steps.push(TrackerStep::Comment);
+            }
         }
         steps
     }
@@ -185,13 +187,14 @@ impl Default for Mailed {
 impl Mailed {
     /// What is recorded after a report of the loop as it is now.
     pub fn after(state: &LoopState) -> Reported {
-        Reported::Status { turns: state.turns, over: state.is_over() }
+        Reported::Status { turns: state.task.turns, over: state.is_over() }
     }
 
     /// Whether a status is due: every `every` turns, and at the end.
     pub fn is_due(&self, state: &LoopState, every: u32) -> bool {
         let every = every.max(1);
-        state.turns / every > self.turns / every || state.is_over() && !(self.over && state.turns == self.turns)
+        state.task.turns / every > self.turns / every
+            || state.is_over() && !(self.over && state.task.turns == self.turns)
     }
 }
 

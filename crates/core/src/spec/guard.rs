@@ -233,6 +233,12 @@ settings! {
     // A fresh start costs one conversation; a needless call of a person costs trust.
     stagnation_change: bool = true => Switch "stagnation_change";
 
+    /// Start turns although every check that does not pass is broken: its command is missing, or it
+    /// hangs. `run --yes` sets it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    // A turn that no check can judge is money for nothing.
+    start_broken: bool = false => Switch "start_broken";
+
     /// Runs that must agree before the goal counts as reached: when all checks pass, those that
     /// failed at the baseline run again, until each has run so often. 1 with agents that are free.
     #[serde(skip_serializing_if = "is_usual_confirm")]
@@ -349,11 +355,30 @@ settings! {
     // Enough to write a session; a CLI that hangs after its result is a known illness.
     after_result: PhaseLimit = limit(10, 20);
 
+    /// A turn whose agent has finished waits this long for tasks that it left running in the
+    /// background.
+    #[serde(with = "millis", skip_serializing_if = "is_usual_background")]
+    // Claude Code itself ends such tasks after ten minutes and lets the model see what came of them.
+    background: Duration = BACKGROUND => Span "background";
+
     /// It is stopped when it uses tokens for this long and no file of its workspace changes.
     #[serde(with = "opt_millis")]
     // Half an hour is long for reading alone, and what was understood by then stands in the
     // conversation.
     no_diff: Option<Duration> = Some(secs(30 * 60)) => SpanOrNone "no_diff";
+
+    /// A question of its CLI (a permission, a dialog) waits for a person for this long; then it is
+    /// answered with no, or the turn ends.
+    #[serde(with = "millis")]
+    // Long enough to be called to the desk, short enough not to hold a turn for a night.
+    answer: Duration = secs(30 * 60) => Span "answer_within";
+}
+
+/// Wait for background tasks after a result.
+const BACKGROUND: Duration = secs(15 * 60);
+
+fn is_usual_background(time: &Duration) -> bool {
+    *time == BACKGROUND
 }
 
 /// Past `soft` without any other sign of life, or past `hard` in any case, an agent is stuck.

@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use super::{
-    AgentSession, KEPT_LISTED, KeptWork, LoopState, NOTES_KEPT, Note, POISON, Pause, Phase, STATE_VERSION, StopWish,
-    StrategyChange, TRIES_KEPT, Then, Try, Turn, TurnStage, TurnTally, worker,
+    AgentSession, KEPT_LISTED, KeptWork, LoopPeople, LoopProgress, LoopSpend, LoopState, LoopTask, NOTES_KEPT, Note,
+    POISON, Pause, Phase, STATE_VERSION, StopWish, StrategyChange, TRIES_KEPT, Then, Try, Turn, TurnStage, TurnTally,
+    worker,
 };
 use crate::event::{Event, Exit, Integrated, LoopEnd, Outcome, Settled, StopCause};
-use crate::guard::Spend;
-use crate::ids::{Fence, LoopId, TaskId, TurnId};
+use crate::ids::{LoopId, TaskId, TurnId};
 use crate::op::Trust;
 use crate::planted::{self, Bug};
-use crate::reason::Reason;
+use crate::reason::{Reason, RuleId};
 use crate::scoreboard::{self, Scoreboard};
-use crate::spec::{Bounds, Budget, LoopSpec, WorkspaceMode};
-use crate::stream::LimitClass;
+use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::telemetry::{UsageSource, settle};
 use crate::time::Time;
 use crate::watch::{MonitorCursor, PARKED, WATCHING, WatchState};
@@ -30,42 +29,13 @@ impl LoopState {
             name,
             spec,
             phase: Phase::New,
-            paused: None,
-            stop: None,
             created_at: at,
             updated_at: at,
-            clock_from: at,
             events: 1,
-            started: 0,
-            turns: 0,
-            task_number: 0,
-            task: None,
-            fence: Fence(0),
-            retry: false,
-            task_failures: 0,
-            baseline: None,
-            landed: board.clone(),
-            board,
-            work: None,
-            tries: Vec::new(),
-            tally: TurnTally::default(),
-            kept: Vec::new(),
-            kept_count: 0,
-            since_progress: 0,
-            then: None,
-            strategy: None,
-            noops: 0,
-            same_error: 0,
-            notes: Vec::new(),
-            spent: Spend::default(),
-            spent_estimated: false,
-            asleep: Duration::ZERO,
-            in_turns: Duration::ZERO,
-            tickets: Vec::new(),
-            session: None,
-            handoff: String::new(),
-            worker: String::new(),
-            dearest: Spend::default(),
+            progress: LoopProgress { landed: board.clone(), board, ..LoopProgress::default() },
+            task: LoopTask::default(),
+            spend: LoopSpend { clock_from: at, ..LoopSpend::default() },
+            people: LoopPeople::default(),
             watch,
         }
     }
@@ -87,11 +57,23 @@ impl LoopState {
             | Event::Cooldown { .. }
             | Event::Backoff { .. }
             | Event::DelayLifted { .. }
+            | Event::CliStarted { .. }
             | Event::Frozen { .. }
             | Event::Limited { .. }
             | Event::AgentSwitched { .. }
+            | Event::Forgotten
             | Event::Released { .. } => {}
-            Event::Woken { .. } => self.check_again(at),
+            Event::Attached { .. } | Event::Detached { .. } => self.people.attached = is_attached(event),
+            Event::PriceUnknown { model, .. } => {
+                self.spend.unpriced.insert(model.clone());
+            }
+            Event::AgentRefused { agent, account, limit } => {
+                self.task.refused.insert(worker(agent, account), limit.text.clone());
+            }
+            Event::Woken { .. } => {
+                self.task.refused.clear();
+                self.check_again(at);
+            }
             Event::SpecChanged { spec } => self.change_spec(spec),
             Event::Baselined { board, work } => self.set_baseline(board, work.as_ref(), at),
             Event::Waiting { reason } => {
@@ -112,71 +94,100 @@ impl LoopState {
             Event::TurnEnded { outcome, settled, work, integrated, .. } => {
                 self.end_turn(outcome, settled, (work.as_ref(), integrated.as_ref()), at);
             }
-            Event::Paused { by, reason, until } => {
-                self.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at, until: *until });
-            }
-            Event::Resumed { bounds, budget, keeps_clock, .. } => {
-                self.resume((bounds.as_ref(), budget.as_ref()), *keeps_clock, at);
-            }
-            Event::StopAsked { by, now } => self.stop = Some(StopWish { by: by.clone(), now: *now }),
-            Event::Steered { by, message, trust } => {
-                self.notes.push(match trust {
-                    Trust::Operator => Note::Operator(message.clone()),
-                    Trust::Agent => Note::Mail { by: by.clone(), text: message.clone() },
-                });
-                let extra = self.notes.len().saturating_sub(NOTES_KEPT);
-                self.notes.drain(..extra);
-                if let Phase::Turn(turn) = &mut self.phase {
-                    turn.told = turn.told.saturating_sub(extra);
-                }
-            }
+            Event::Paused { .. } => self.pause(event, at),
+            Event::Resumed { .. } => self.resume(event, at),
+            Event::StopAsked { by, now } => self.people.stop = Some(StopWish { by: by.clone(), now: *now }),
+            Event::Steered { .. } => self.steer(event),
+            Event::WorkTaken { commit, .. } => self.take_work(commit),
             Event::StrategyChanged { reason, agent } => self.change_strategy(reason, agent),
-            Event::TicketOpened { key, .. } if self.tickets.contains(key) => {}
-            Event::TicketOpened { key, .. } => self.tickets.push(key.clone()),
-            Event::TicketClosed { key } => self.tickets.retain(|k| k != key),
+            Event::TicketOpened { key, .. } if self.people.tickets.contains(key) => {}
+            Event::TicketOpened { key, .. } => self.people.tickets.push(key.clone()),
+            Event::TicketClosed { key } => self.people.tickets.retain(|k| k != key),
             Event::Signalled { monitor, cursor, task, .. } => self.see(monitor, cursor, task.as_ref(), at),
             Event::Keepalive { number, .. } => self.watch.keepalive = *number,
             Event::Ended { ending } => {
                 self.leave_waiting(at);
-                self.stop = None;
+                self.people.stop = None;
                 self.phase = Phase::Ended { ending: ending.clone(), at };
             }
         }
+    }
+
+    /// The person has this work, and all that it builds on; what came later still waits.
+    fn take_work(&mut self, commit: &str) {
+        let progress = &mut self.progress;
+        let holds = |kept: &KeptWork| match &kept.integrated {
+            Some(Integrated::Landed { commit: c } | Integrated::Aside { commit: c, .. }) => c == commit,
+            Some(Integrated::InPlace) | None => kept.commit.as_deref() == Some(commit),
+        };
+        if let Some(last) = progress.kept.iter().rposition(holds) {
+            for kept in &mut progress.kept[..=last] {
+                let own = kept.commit.clone().unwrap_or_else(|| commit.to_owned());
+                if !matches!(kept.integrated, Some(Integrated::Landed { .. } | Integrated::InPlace)) {
+                    kept.integrated = Some(Integrated::Landed { commit: own });
+                }
+            }
+        }
+        if progress.work.as_deref() == Some(commit) {
+            progress.landed = progress.board.clone();
+        }
+        progress.taken = Some(commit.to_owned());
+    }
+
+    fn steer(&mut self, event: &Event) {
+        let Event::Steered { by, message, trust } = event else { return };
+        self.people.notes.push(match trust {
+            Trust::Operator => Note::Operator(message.clone()),
+            Trust::Agent => Note::Mail { by: by.clone(), text: message.clone() },
+        });
+        let extra = self.people.notes.len().saturating_sub(NOTES_KEPT);
+        self.people.notes.drain(..extra);
+        if let Phase::Turn(turn) = &mut self.phase {
+            turn.told = turn.told.saturating_sub(extra);
+        }
+    }
+
+    fn pause(&mut self, event: &Event, at: Time) {
+        let Event::Paused { by, reason, until } = event else { return };
+        self.people.paused = Some(Pause { by: by.clone(), reason: reason.clone(), at, until: *until });
     }
 
     /// From here on time and money without progress are counted, if they are limited.
     fn begin_streak(&mut self) {
         let guard = &self.spec.guard;
         let wanted = guard.stagnation_time.is_some() || guard.stagnation_microusd.is_some();
-        self.then = wanted.then(|| Box::new(Then { in_turns: self.in_turns, spent: self.spent }));
+        self.progress.then = wanted.then(|| Box::new(Then { in_turns: self.spend.in_turns, spent: self.spend.spent }));
     }
 
     /// The session so far did not help: the next turn begins a fresh one.
     fn change_strategy(&mut self, reason: &Reason, agent: &str) {
-        self.session = None;
-        self.strategy = Some(Box::new(StrategyChange {
+        self.task.session = None;
+        self.progress.strategy = Some(Box::new(StrategyChange {
             reason: reason.clone(),
-            from_turn: self.started + 1,
+            from_turn: self.task.started + 1,
             agent: agent.to_owned(),
-            turns: self.since_progress,
-            then: Then { in_turns: self.in_turns, spent: self.spent },
+            turns: self.progress.since_progress,
+            then: Then { in_turns: self.spend.in_turns, spent: self.spend.spent },
         }));
     }
 
     fn change_spec(&mut self, spec: &LoopSpec) {
         let checks_changed = spec.checks != self.spec.checks;
         self.watch.change_spec(&self.spec.watch, &spec.watch);
+        if !spec.agents().eq(self.spec.agents()) {
+            self.task.refused.clear();
+        }
         self.spec = spec.clone();
-        if self.then.is_none() {
+        if self.progress.then.is_none() {
             self.begin_streak();
         }
         if !spec.guard.stagnation_change {
-            self.strategy = None;
+            self.progress.strategy = None;
         }
         if checks_changed {
-            self.board = scoreboard::unknown(&spec.checks);
-            self.landed = self.board.clone();
-            self.baseline = None;
+            self.progress.board = scoreboard::unknown(&spec.checks);
+            self.progress.landed = self.progress.board.clone();
+            self.progress.baseline = None;
             if matches!(self.phase, Phase::Ready | Phase::Waiting { .. }) {
                 self.phase = Phase::New;
             }
@@ -200,23 +211,23 @@ impl LoopState {
     /// person stays recorded.
     fn check_again(&mut self, at: Time) {
         let Phase::Waiting { reason, .. } = &self.phase else { return };
-        if ![WATCHING, PARKED].contains(&reason.rule) {
+        if ![WATCHING, PARKED, RuleId::ChecksBroken].contains(&reason.rule) {
             return;
         }
         self.leave_waiting(at);
-        let aside = matches!(self.kept.last().map(|k| &k.integrated), Some(Some(Integrated::Aside { .. })));
-        self.work = self.work.take().filter(|_| aside);
+        let aside = matches!(self.progress.kept.last().map(|k| &k.integrated), Some(Some(Integrated::Aside { .. })));
+        self.progress.work = self.progress.work.take().filter(|_| aside);
         self.phase = Phase::New;
     }
 
     fn set_baseline(&mut self, board: &Scoreboard, work: Option<&String>, at: Time) {
-        if self.baseline.is_none() {
-            self.baseline = Some(board.clone());
-            self.clock_from = at;
+        if self.progress.baseline.is_none() {
+            self.progress.baseline = Some(board.clone());
+            self.spend.clock_from = at;
         }
-        self.board = board.clone();
-        self.landed = board.clone();
-        self.work = work.cloned();
+        self.progress.board = board.clone();
+        self.progress.landed = board.clone();
+        self.progress.work = work.cloned();
         self.phase = Phase::Ready;
     }
 
@@ -224,7 +235,7 @@ impl LoopState {
     fn leave_waiting(&mut self, at: Time) -> Option<Time> {
         let Phase::Waiting { since, .. } = &self.phase else { return None };
         let since = *since;
-        self.asleep += at.since(since);
+        self.spend.asleep += at.since(since);
         Some(at)
     }
 
@@ -233,16 +244,16 @@ impl LoopState {
             return;
         };
         self.leave_waiting(at);
-        if self.task.as_ref() != Some(task) {
-            self.task_failures = 0;
+        if self.task.id.as_ref() != Some(task) {
+            self.task.failures = 0;
         }
-        if *task == TaskId::of_loop(&self.id, self.task_number + 1) {
-            self.task_number += 1;
+        if *task == TaskId::of_loop(&self.id, self.task.number + 1) {
+            self.task.number += 1;
         }
-        self.task = Some(task.clone());
-        self.fence = *fence;
-        self.started = *number;
-        self.retry = false;
+        self.task.id = Some(task.clone());
+        self.task.fence = *fence;
+        self.task.started = *number;
+        self.task.retry = false;
         self.phase = Phase::Turn(Box::new(Turn {
             id: turn.clone(),
             task: task.clone(),
@@ -255,7 +266,7 @@ impl LoopState {
             exit: None,
             judgement: None,
             returned: 0,
-            told: self.notes.len(),
+            told: self.people.notes.len(),
             agent: agent.clone(),
             account: account.clone(),
             resume: resume.clone(),
@@ -263,9 +274,9 @@ impl LoopState {
             used: None,
             source: UsageSource::Stream,
         }));
-        self.worker = worker(agent, account);
+        self.task.worker = worker(agent, account);
         if resume.is_none() {
-            self.session = None;
+            self.task.session = None;
         }
     }
 
@@ -278,16 +289,17 @@ impl LoopState {
         turn.stage = TurnStage::Judging;
         turn.exit = Some(exit.clone());
         let Some(report) = &exit.report else { return };
-        let before = self.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
+        let before = self.task.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
         let counted = before.as_ref().and_then(|s| s.in_all).unwrap_or_default();
         let said = report.in_all.map_or(report.used, |all| all.since(counted));
         let (used, source) = settle(said, report.telemetry);
         turn.used = Some(used);
         turn.source = source;
         if !report.last_text.is_empty() {
-            self.handoff.clone_from(&report.last_text);
+            self.task.handoff.clone_from(&report.last_text);
         }
-        let too_long = exit.limit().is_some_and(|l| l.class == LimitClass::Context);
+        // A fresh session fits again, and may be accepted where this one is refused.
+        let too_long = exit.limit().is_some_and(|l| !l.class.holds_account());
         let spinning = matches!(exit.stopped, Some(StopCause::Spinning | StopCause::NoDiff));
         if report.session_lost || too_long || spinning {
             return;
@@ -295,7 +307,7 @@ impl LoopState {
         let Some(session) = report.session.clone().or_else(|| before.as_ref().map(|s| s.id.clone())) else { return };
         // A turn that was cut off by a limit continues: it is not one more.
         let more = u32::from(exit.limit().is_none());
-        self.session = Some(AgentSession {
+        self.task.session = Some(AgentSession {
             worker: worker(&turn.agent, &turn.account),
             id: session,
             turns: before.as_ref().map_or(0, |s| s.turns) + more,
@@ -321,25 +333,28 @@ impl LoopState {
     ) {
         let Phase::Turn(turn) = std::mem::replace(&mut self.phase, Phase::Ready) else { return };
         let took = turn.exit.as_ref().map_or(at, |e| e.ended_at).since(turn.started_at);
-        self.in_turns += took;
-        self.spent = self.spent.plus(settled.spend);
-        self.spent_estimated |= settled.estimated;
-        self.dearest = self.dearest.most(settled.spend);
-        if outcome.counts() || planted::is(Bug::CountsLostTurns) {
-            self.turns += 1;
+        self.spend.in_turns += took;
+        self.spend.spent = self.spend.spent.plus(settled.spend);
+        if settled.estimated {
+            self.spend.tokens_exact = settled.tokens_exact && (self.spend.tokens_exact || !self.spend.estimated);
         }
-        self.tally.count(outcome);
-        self.retry = outcome.retries();
+        self.spend.estimated |= settled.estimated;
+        self.spend.dearest = self.spend.dearest.most(settled.spend);
+        if outcome.counts() || planted::is(Bug::CountsLostTurns) {
+            self.task.turns += 1;
+        }
+        self.progress.tally.count(outcome);
+        self.task.retry = outcome.retries();
         if matches!(outcome, Outcome::TaskFailed { .. }) {
-            self.task_failures += 1;
-            self.retry = self.task_failures < POISON;
+            self.task.failures += 1;
+            self.task.retry = self.task.failures < POISON;
         }
         // A turn that never ran has not delivered the messages in its prompt; later ones were not
         // in it.
         let ran = turn.exit.as_ref().is_some_and(|e| e.spawn_error.is_none());
         if outcome.counts() && ran {
             let told = if planted::is(Bug::ForgetsLateMessages) { usize::MAX } else { turn.told };
-            self.notes.drain(..told.min(self.notes.len()));
+            self.people.notes.drain(..told.min(self.people.notes.len()));
         }
         self.take_board(&turn, work, integrated);
         self.take_streaks(&turn, outcome, settled);
@@ -350,58 +365,58 @@ impl LoopState {
         let Some(judgement) = &turn.judgement else { return };
         let in_place = matches!(integrated, Some(Integrated::InPlace));
         if work.is_some() || in_place {
-            self.board = judgement.board.clone();
-            self.work = work.cloned().or(self.work.take());
+            self.progress.board = judgement.board.clone();
+            self.progress.work = work.cloned().or(self.progress.work.take());
         }
         if integrated.is_some() {
-            self.landed = judgement.board.clone();
+            self.progress.landed = judgement.board.clone();
         }
         // Work that was not believed is in the folder all the same: a satisfied loop has to check
         // again.
-        let content = self.board.all_pass() && self.landed.all_pass() && !self.spec.watch.is_empty();
+        let content = self.progress.board.all_pass() && self.progress.landed.all_pass() && !self.spec.watch.is_empty();
         if content && integrated.is_none() && self.spec.workspace.mode == WorkspaceMode::InPlace {
-            self.board = scoreboard::unknown(&self.spec.checks);
-            self.landed = self.board.clone();
+            self.progress.board = scoreboard::unknown(&self.spec.checks);
+            self.progress.landed = self.progress.board.clone();
         }
         if judgement.changed && (work.is_some() || in_place) {
-            self.kept_count += 1;
-            self.kept.push(KeptWork {
+            self.progress.kept_count += 1;
+            self.progress.kept.push(KeptWork {
                 task: turn.task.clone(),
                 commit: judgement.commit.clone(),
                 diffstat: judgement.diffstat.clone(),
                 integrated: integrated.cloned(),
             });
-            let extra = self.kept.len().saturating_sub(KEPT_LISTED);
-            self.kept.drain(..extra);
+            let extra = self.progress.kept.len().saturating_sub(KEPT_LISTED);
+            self.progress.kept.drain(..extra);
         }
     }
 
     fn take_streaks(&mut self, turn: &Turn, outcome: &Outcome, settled: &Settled) {
         if settled.progress {
-            self.since_progress = 0;
-            self.strategy = None;
+            self.progress.since_progress = 0;
+            self.progress.strategy = None;
             self.begin_streak();
         } else if outcome.counts() {
-            self.since_progress += 1;
+            self.progress.since_progress += 1;
         }
         match outcome {
-            Outcome::NoOp => self.noops += 1,
+            Outcome::NoOp => self.progress.noops += 1,
             Outcome::Interrupted | Outcome::Lost | Outcome::Limited { .. } => {}
-            _ => self.noops = 0,
+            _ => self.progress.noops = 0,
         }
         let Some(judgement) = &turn.judgement else { return };
         let now = judgement.board.fingerprint();
-        match self.tries.last() {
-            Some(last) if last.fingerprint == now && now != 0 && judgement.changed => self.same_error += 1,
-            _ => self.same_error = u32::from(now != 0),
+        match self.progress.tries.last() {
+            Some(last) if last.fingerprint == now && now != 0 && judgement.changed => self.progress.same_error += 1,
+            _ => self.progress.same_error = u32::from(now != 0),
         }
     }
 
     fn remember(&mut self, turn: &Turn, outcome: &Outcome, took: Duration) {
         let judgement = turn.judgement.as_ref();
-        let board = judgement.map_or(&self.board, |j| &j.board);
-        let tail = turn.exit.as_ref().map_or("", |e| e.report.as_ref().map_or(e.tail.as_str(), |r| &r.last_text));
-        self.tries.push(Try {
+        let board = judgement.map_or(&self.progress.board, |j| &j.board);
+        let tail = turn.exit.as_ref().map_or("", Exit::last_words);
+        self.progress.tries.push(Try {
             turn: turn.id.clone(),
             number: turn.number,
             outcome: outcome.clone(),
@@ -416,13 +431,15 @@ impl LoopState {
             chosen: turn.chosen.clone(),
             doubts: judgement.map_or_else(Vec::new, |j| j.board.doubts()),
         });
-        let extra = self.tries.len().saturating_sub(TRIES_KEPT);
-        self.tries.drain(..extra);
+        let extra = self.progress.tries.len().saturating_sub(TRIES_KEPT);
+        self.progress.tries.drain(..extra);
     }
 
-    fn resume(&mut self, (bounds, budget): (Option<&Bounds>, Option<&Budget>), keeps_clock: bool, at: Time) {
-        self.paused = None;
-        self.stop = None;
+    fn resume(&mut self, event: &Event, at: Time) {
+        let Event::Resumed { bounds, budget, keeps_clock, .. } = event else { return };
+        self.task.refused.clear();
+        self.people.paused = None;
+        self.people.stop = None;
         if let Some(bounds) = bounds {
             self.spec.bounds = bounds.clone();
         }
@@ -432,8 +449,8 @@ impl LoopState {
         if let Phase::Ended { ending, at: ended_at } = &self.phase
             && *ending != LoopEnd::Reached
         {
-            self.clock_from = if keeps_clock { self.clock_from + at.since(*ended_at) } else { at };
-            self.phase = if self.baseline.is_some() { Phase::Ready } else { Phase::New };
+            self.spend.clock_from = if *keeps_clock { self.spend.clock_from + at.since(*ended_at) } else { at };
+            self.phase = if self.progress.baseline.is_some() { Phase::Ready } else { Phase::New };
         }
     }
 }
@@ -460,4 +477,8 @@ impl TurnTally {
 fn last_line(tail: &str) -> String {
     let line = tail.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("");
     line.trim().chars().take(200).collect()
+}
+
+fn is_attached(event: &Event) -> bool {
+    matches!(event, Event::Attached { .. })
 }

@@ -1,14 +1,26 @@
 //! When and how a loop ends.
 
+use everloop_core::action::{Action, Input, LoopCommand, TurnTrace};
+use everloop_core::event::Event;
+use everloop_core::scoreboard::Verdict;
 use everloop_core::spec::Bounds;
+use everloop_core::state::Phase;
 
-use super::rig::{Rig, actions, secs};
+use super::rig::{Rig, actions, board, secs};
+
+/// The rule that a loop waits by.
+fn rule(rig: &Rig) -> &str {
+    match &rig.state.phase {
+        Phase::Waiting { reason, .. } => reason.rule.as_str(),
+        other => other.label(),
+    }
+}
 
 #[test]
 fn a_goal_that_already_holds_needs_no_turn() {
     let mut rig = Rig::new();
     assert_eq!(actions(&rig.baseline(3)), ["cleanup"]);
-    assert_eq!((rig.phase(), rig.state.started), ("reached", 0));
+    assert_eq!((rig.phase(), rig.state.task.started), ("reached", 0));
 }
 
 #[test]
@@ -28,7 +40,7 @@ fn turns_end_it() {
         assert_eq!(rig.phase(), "running");
         rig.no_op();
     }
-    assert_eq!((rig.phase(), rig.state.tally.no_op), ("exhausted", 3));
+    assert_eq!((rig.phase(), rig.state.progress.tally.no_op), ("exhausted", 3));
 }
 
 #[test]
@@ -49,4 +61,66 @@ fn a_draining_supervisor_starts_nothing() {
     rig.draining = true;
     assert!(rig.baseline(0).actions.is_empty());
     assert_eq!(rig.phase(), "ready");
+}
+
+#[test]
+fn a_loop_of_a_terminal_that_is_gone_starts_nothing_until_a_person_wants_it() {
+    let mut rig = Rig::new();
+    rig.state = rig.state.attached();
+    rig.attended = false;
+    let found = TurnTrace::Idle;
+    assert!(rig.give(&Input::Recovered { found: found.clone() }).actions.is_empty(), "not even its checks run");
+    rig.attended = true;
+    assert_eq!(rig.give(&Input::Recovered { found: found.clone() }).actions, [Action::Baseline]);
+    rig.attended = false;
+    assert!(rig.baseline(0).actions.is_empty());
+    assert_eq!(rule(&rig), "unattended");
+    rig.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Wake });
+    assert_eq!(rule(&rig), "unattended", "a signal is no wish to go on");
+    let resume = LoopCommand::Resume { bounds: None, budget: None };
+    rig.give(&Input::Command { by: "ann".to_owned(), command: resume });
+    assert_eq!((rig.phase(), rig.state.people.attached), ("running", false));
+}
+
+#[test]
+fn the_run_that_goes_on_with_its_own_loop_keeps_it() {
+    let mut rig = Rig::new();
+    rig.state = rig.state.attached();
+    rig.baseline(0);
+    let resume = LoopCommand::Resume { bounds: None, budget: None };
+    rig.give(&Input::Command { by: "ann".to_owned(), command: resume });
+    assert!(rig.state.people.attached);
+    rig.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Detach });
+    assert!(!rig.state.people.attached);
+}
+
+#[test]
+fn no_turn_starts_while_every_check_that_fails_is_broken() {
+    let missing = |rig: &mut Rig, failing: usize| {
+        let mut board = board(1, 3);
+        for row in &mut board.0[1 + failing..] {
+            row.verdict = Verdict::Broken { why: "cannot start: sh: pytset: not found".to_owned() };
+        }
+        rig.give(&Input::Baselined { result: Ok((board, None)), notes: vec!["mind the gap".to_owned()] })
+    };
+    let mut rig = Rig::new();
+    let decision = missing(&mut rig, 0);
+    assert!(decision.events.contains(&Event::Note { text: "mind the gap".to_owned() }));
+    assert_eq!((rule(&rig), rig.state.task.started), ("checks.broken", 0));
+    assert_eq!(rig.state.people.tickets, ["checks.broken:k"]);
+    // A person looks again once it is mended.
+    let again = rig.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Wake });
+    assert_eq!(again.actions, [Action::Baseline]);
+    rig.baseline(1);
+    assert_eq!((rig.phase(), rig.state.people.tickets.len()), ("running", 0));
+    let mut rig = Rig::new();
+    missing(&mut rig, 0);
+    rig.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Stop { now: false } });
+    assert_eq!((rig.phase(), rig.state.people.tickets.len()), ("stopped", 0), "no cause is left");
+    let mut rig = Rig::new();
+    missing(&mut rig, 1);
+    assert_eq!(rig.phase(), "running", "one of them can be made to pass");
+    let mut rig = Rig::with(|spec| spec.guard.start_broken = true);
+    missing(&mut rig, 0);
+    assert_eq!(rig.phase(), "running", "a person wants the turn to mend it");
 }

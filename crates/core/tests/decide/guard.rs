@@ -137,18 +137,18 @@ fn a_marker_of_a_healthy_agent_is_obeyed_up_to_six_hours() {
 fn deaths_cool_down_cooldowns_freeze_and_a_trial_that_ends_well_releases() {
     let mut rig = Rig::running();
     let mut rules = std::collections::BTreeSet::new();
-    while rig.state.tickets.is_empty() {
+    while rig.state.people.tickets.is_empty() {
         rig.exit(1, 1);
         rig.judged(0);
-        while rig.phase() == "waiting" && rig.state.tickets.is_empty() {
+        while rig.phase() == "waiting" && rig.state.people.tickets.is_empty() {
             rules.insert(rig.waits_for().to_owned());
             rig.wait_out();
         }
     }
     assert!(rules.contains("guard.cooldown"));
-    assert_eq!(rig.state.started, 9, "three times three deaths");
+    assert_eq!(rig.state.task.started, 9, "three times three deaths");
     assert_eq!(
-        (rig.waits_for(), rig.state.tickets.as_slice()),
+        (rig.waits_for(), rig.state.people.tickets.as_slice()),
         ("guard.freeze", &["guard.freeze:loop:k".to_owned()][..])
     );
     rig.wait_out();
@@ -157,7 +157,7 @@ fn deaths_cool_down_cooldowns_freeze_and_a_trial_that_ends_well_releases() {
     rig.exit(30, 0);
     rig.judged(1);
     rig.landed();
-    assert!(rig.state.tickets.is_empty(), "released, and the ticket is closed");
+    assert!(rig.state.people.tickets.is_empty(), "released, and the ticket is closed");
     assert!(rig.guards[&Scope::Loop(rig.state.id.clone())].state.freeze.is_none());
 }
 

@@ -60,19 +60,19 @@ fn end(rig: &mut Rig, failed: bool) {
 fn whoever_is_out_is_passed_over_and_why_says_so() {
     let mut rig = rig();
     let until = rig.now + secs(1200);
-    put_out(&mut rig, "default", until);
+    put_out(&mut rig, "default/command", until);
     rig.baseline(0);
     let (who, chosen) = agent(&rig);
     assert_eq!((who, chosen.map(|r| r.rule)), ("second", Some(RuleId::ImmuneOut)));
     let said = why(&rig.state, rig.now, &|_| String::new());
-    assert!(said.contains("another one would have been first, but account:default fails in"), "{said}");
+    assert!(said.contains("another one would have been first, but account:default/command fails in"), "{said}");
 }
 
 #[test]
 fn a_loop_that_has_nobody_else_goes_on_with_whoever_is_out() {
     let mut rig = Rig::new();
     let until = rig.now + secs(1200);
-    put_out(&mut rig, "default", until);
+    put_out(&mut rig, "default/command", until);
     rig.baseline(0);
     assert_eq!(agent(&rig).0, "agent");
 }
@@ -82,7 +82,7 @@ fn when_the_time_is_over_the_next_turn_is_a_trial_and_its_end_decides() {
     for (failed, level) in [(false, None), (true, Some(1))] {
         let mut rig = rig();
         let until = rig.now;
-        put_out(&mut rig, "default", until);
+        put_out(&mut rig, "default/command", until);
         let decision = rig.baseline(0);
         assert_eq!(agent(&rig).0, "agent");
         let tried = |e: &Event| matches!(e, Event::Immune { step } if matches!(**step, ImmuneStep::Trial { .. }));
@@ -90,7 +90,7 @@ fn when_the_time_is_over_the_next_turn_is_a_trial_and_its_end_decides() {
         let saves = decision.batch(1).iter().filter(|op| matches!(op, everloop_core::op::Op::SaveDoc { .. })).count();
         assert_eq!(saves, 1, "what was decided is written in the same transaction");
         end(&mut rig, failed);
-        let standing = &rig.immune.standings[&account("default")];
+        let standing = &rig.immune.standings[&account("default/command")];
         match level {
             None => assert!(matches!(standing.tier, Tier::Soft { .. }), "{standing:?}"),
             Some(level) => {
@@ -106,14 +106,14 @@ fn when_the_time_is_over_the_next_turn_is_a_trial_and_its_end_decides() {
 fn an_interrupted_trial_may_be_made_again() {
     let mut rig = rig();
     let until = rig.now;
-    put_out(&mut rig, "default", until);
+    put_out(&mut rig, "default/command", until);
     rig.baseline(0);
     rig.give(&everloop_core::action::Input::Vanished { turn: rig.turn() });
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
     let second = rig.turn();
-    let Tier::Out { trial, .. } = &rig.immune.standings[&account("default")].tier else { panic!("it is out") };
+    let Tier::Out { trial, .. } = &rig.immune.standings[&account("default/command")].tier else { panic!("it is out") };
     assert_eq!(trial.as_ref(), Some(&second), "the next turn is the trial");
 }
 
@@ -125,7 +125,7 @@ fn an_agent_that_always_fails_is_found_out_by_comparison_and_taken_out() {
         let failed = agent(&rig).0 == "agent";
         end(&mut rig, failed);
     }
-    let standing = &rig.immune.standings[&account("default")];
+    let standing = &rig.immune.standings[&account("default/command")];
     assert!(matches!(standing.tier, Tier::Out { .. }), "{standing:?}");
     assert_eq!(rig.immune.standings.len(), 1, "and no other subject: {:?}", rig.immune.standings.keys());
 }

@@ -1,6 +1,6 @@
 //! Limits of a vendor, sessions, accounts: what a stream's report means for the next turn.
 
-use everloop_core::action::Input;
+use everloop_core::action::{Action, Input, LoopCommand};
 use everloop_core::event::{Event, Exit, Judgement, Outcome, StopCause};
 use everloop_core::evidence::Sample;
 use everloop_core::guard::Scope;
@@ -55,7 +55,11 @@ fn a_limit_with_a_reset_is_slept_out_exactly_and_the_same_conversation_goes_on()
     let decision = end(&mut rig, 2, limited);
     assert_eq!(outcome(&decision), Outcome::Limited { class: LimitClass::Window, kept: false });
     assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(reset)));
-    assert_eq!((rig.state.turns, rig.state.tally.agent_failed), (0, 0), "nothing failed and nothing is counted");
+    assert_eq!(
+        (rig.state.task.turns, rig.state.progress.tally.agent_failed),
+        (0, 0),
+        "nothing failed and nothing is counted"
+    );
     assert!(rig.guards.values().all(|g| g.state.failures == 0 && g.state.deaths.is_empty()));
     assert!(rig.tick(7197).actions.is_empty(), "not a second early");
     rig.wait_out();
@@ -72,6 +76,7 @@ fn those_who_waited_for_an_account_start_one_after_the_other() {
     one.wait_out();
     let mut two = Rig::new();
     two.state.id = everloop_core::ids::LoopId::new("other");
+    two.state.spec.agent.kind = AgentKind::Claude;
     two.guards = one.guards.clone();
     two.now = reset;
     two.baseline(0);
@@ -80,23 +85,195 @@ fn those_who_waited_for_an_account_start_one_after_the_other() {
     assert_eq!((two.phase(), two.now), ("running", reset + secs(5)));
 }
 
+/// All of them wake at the reset, and again whenever one of them has started.
 #[test]
-fn without_a_reset_the_waits_grow_within_bounds_and_frosty_holds() {
+fn many_loops_that_waited_for_an_account_do_not_start_at_once() {
+    let mut one = rig();
+    let reset = one.now + secs(100);
+    end(&mut one, 2, TurnReport { limit: Some(limit(LimitClass::Weekly, Some(reset))), ..report(false) });
+    let mut guards = one.guards.clone();
+    let mut waiting: Vec<Rig> = (0..30)
+        .map(|n| {
+            let mut rig = Rig::new();
+            rig.state.id = everloop_core::ids::LoopId::new(format!("other{n}"));
+            rig.state.spec.agent.kind = AgentKind::Claude;
+            rig.state.spec.guard.max_parallel_turns = 100;
+            rig.guards = guards.clone();
+            rig.now = one.now;
+            rig.baseline(0);
+            rig
+        })
+        .collect();
+    let mut starts = Vec::new();
+    while !waiting.is_empty() {
+        let wake = |rig: &Rig| match &rig.state.phase {
+            Phase::Waiting { reason, .. } => reason.until.expect("it ends by itself"),
+            other => panic!("it waits: {other:?}"),
+        };
+        waiting.sort_by_key(wake);
+        waiting[0].guards = guards;
+        waiting[0].wait_out();
+        guards = waiting[0].guards.clone();
+        if waiting[0].phase() == "running" {
+            starts.push(waiting.remove(0).now);
+        }
+    }
+    assert_eq!((starts.len(), starts[0]), (30, reset));
+    for pair in starts.windows(2) {
+        assert!(pair[1].since(pair[0]) >= secs(5), "{} ms apart", pair[1].since(pair[0]).as_millis());
+    }
+}
+
+#[test]
+fn variables_that_are_lost_are_waited_for() {
+    let mut rig = Rig::new();
+    rig.missing = vec!["API_KEY".to_owned(), "PATH".to_owned()];
+    assert!(matches!(rig.baseline(0).actions.as_slice(), [Action::Tell { .. }]), "no turn starts");
+    assert_eq!(rig.waits_for(), "variables");
+    let why = everloop_core::why::why(&rig.state, rig.now, &|_| String::new());
+    assert!(
+        why.contains("it needs API_KEY, PATH") && why.contains("run the same `everloop run` command again"),
+        "{why}"
+    );
+    assert_eq!(rig.state.people.tickets, ["variables:k"]);
+    rig.missing = Vec::new();
+    rig.give(&Input::Tick);
+    assert_eq!((rig.phase(), rig.state.people.tickets.len()), ("running", 0));
+}
+
+#[test]
+fn an_hour_of_overload_is_waited_out_on_the_ladder_without_a_freeze() {
     let mut rig = rig();
-    let mut waits = Vec::new();
+    let (begin, mut starts) = (rig.now, 0);
     let mut rules = std::collections::BTreeSet::new();
-    for _ in 0..12 {
+    while rig.now.since(begin) < secs(3600) {
         let before = rig.now;
+        starts += 1;
         end(&mut rig, 1, TurnReport { limit: Some(limit(LimitClass::Overload, None)), ..report(false) });
         while rig.phase() == "waiting" {
             rules.insert(rig.waits_for().to_owned());
             rig.wait_out();
         }
-        waits.push(rig.now.since(before));
+        let waited = rig.now.since(before);
+        assert!(waited >= secs(15) && waited <= secs(660), "{waited:?}");
     }
-    assert!(waits.iter().all(|w| *w >= secs(15) && *w <= secs(3600)), "{waits:?}");
-    assert!(rules.contains("guard.cooldown") && rules.contains("guard.limit"), "{rules:?}");
-    assert_eq!(rig.state.turns, 0, "an outage of a vendor does not end a loop");
+    assert!(starts <= 30, "{starts} starts in an hour");
+    assert!(rules.contains("guard.limit") && !rules.contains("guard.freeze"), "{rules:?}");
+    assert_eq!(rig.state.task.turns, 0, "an outage of a vendor does not end a loop");
+    assert!(rig.state.people.tickets.is_empty(), "{:?}", rig.state.people.tickets);
+    assert!(rig.guards.values().all(|g| g.state.deaths.is_empty() && g.state.cooldowns.is_empty()));
+}
+
+/// Freezes the loop by deaths and waits for its trial start.
+fn frozen_at_its_trial() -> Rig {
+    let mut rig = rig();
+    while rig.phase() != "waiting" || rig.waits_for() != "guard.freeze" {
+        if rig.phase() == "waiting" {
+            rig.wait_out();
+        } else {
+            end(&mut rig, 1, report(false));
+        }
+    }
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    rig
+}
+
+#[test]
+fn a_trial_that_met_an_overload_proves_nothing() {
+    let mut rig = frozen_at_its_trial();
+    let scope = Scope::Loop(rig.state.id.clone());
+    let overload = TurnReport { limit: Some(limit(LimitClass::Overload, None)), ..report(false) };
+    let decision = end(&mut rig, 1, overload);
+    assert!(matches!(outcome(&decision), Outcome::Limited { .. }));
+    let guard = &rig.guards[&scope].state;
+    assert!(guard.freeze.is_some(), "it did not end well");
+    assert_eq!(guard.freezes.len(), 1, "and it is no relapse");
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    end(&mut rig, 60, report(true));
+    assert!(rig.guards[&scope].state.freeze.is_none(), "the next trial ended well");
+}
+
+fn refused() -> TurnReport {
+    let said = VendorLimit { text: "the model `x` does not exist".to_owned(), ..limit(LimitClass::Request, None) };
+    TurnReport { limit: Some(said), error: Some("the model `x` does not exist".to_owned()), ..report(false) }
+}
+
+#[test]
+fn a_request_that_is_refused_is_one_start_and_a_ticket() {
+    let mut rig = rig();
+    let decision = end(&mut rig, 1, refused());
+    let why = "exit 1: the model `x` does not exist".to_owned();
+    assert_eq!(outcome(&decision), Outcome::AgentFailed { why, kept: false });
+    assert_eq!((rig.waits_for(), decision.wake_at), ("agent.refused", None));
+    let key = format!("agent.refused:{}:{}", rig.state.id, rig.state.task.worker);
+    assert_eq!(rig.state.people.tickets, [key]);
+    rig.tick(1_000_000);
+    assert_eq!((rig.phase(), rig.state.task.started), ("waiting", 1));
+    assert!(rig.guards.values().all(|g| g.state.deaths.is_empty() && g.state.backing.is_none()));
+    rig.ask(LoopCommand::Wake);
+    assert_eq!((rig.phase(), rig.state.task.started), ("running", 2), "a person has it tried again");
+    assert!(rig.state.people.tickets.is_empty());
+}
+
+#[test]
+fn an_agent_that_was_refused_starts_again_when_it_is_configured_anew() {
+    let mut rig = rig();
+    end(&mut rig, 1, refused());
+    let mut spec = rig.state.spec.clone();
+    rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
+    assert_eq!(rig.waits_for(), "agent.refused", "nothing was changed");
+    spec.agent.model = Some("another".to_owned());
+    rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
+    while rig.phase() == "waiting" {
+        assert_ne!(rig.waits_for(), "agent.refused");
+        rig.wait_out();
+    }
+    assert_eq!((rig.phase(), rig.state.people.tickets.len()), ("running", 0));
+}
+
+#[test]
+fn a_spending_cap_with_a_date_ends_by_itself() {
+    let mut rig = rig();
+    let reset = rig.now + secs(86_400);
+    let decision = end(&mut rig, 1, TurnReport { limit: Some(limit(LimitClass::Spend, Some(reset))), ..report(false) });
+    assert_eq!((decision.wake_at, rig.state.people.tickets.len()), (Some(reset), 1));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert!(rig.now >= reset && rig.state.people.tickets.is_empty(), "{:?}", rig.state.people.tickets);
+}
+
+#[test]
+fn another_agent_takes_over_from_one_that_is_refused() {
+    let mut rig = Rig::new();
+    rig.state.spec.others =
+        vec![AgentSpec { name: "codex".to_owned(), account: "own".to_owned(), ..rig.state.spec.agent.clone() }];
+    claude(&mut rig);
+    end(&mut rig, 1, refused());
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.state.task.worker, "codex@own");
+}
+
+#[test]
+fn a_refusal_in_a_session_that_went_on_begins_a_fresh_one() {
+    let mut rig = rig();
+    end(&mut rig, 60, report(true));
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(resumed(&rig), Some("s1"));
+    end(&mut rig, 1, refused());
+    while rig.phase() == "waiting" {
+        assert_ne!(rig.waits_for(), "agent.refused");
+        rig.wait_out();
+    }
+    assert_eq!(resumed(&rig), None);
 }
 
 #[test]
@@ -105,9 +282,9 @@ fn walls_wait_for_a_person_after_one_start() {
         let mut rig = rig();
         let decision = end(&mut rig, 1, TurnReport { limit: Some(limit(class, None)), ..report(false) });
         assert_eq!((rig.waits_for(), decision.wake_at), ("guard.freeze", None));
-        assert_eq!(rig.state.tickets, ["guard.freeze:account:default"]);
+        assert_eq!(rig.state.people.tickets, ["guard.freeze:account:default/claude"]);
         rig.tick(1_000_000);
-        assert_eq!((rig.phase(), rig.state.started), ("waiting", 1), "no trial start either");
+        assert_eq!((rig.phase(), rig.state.task.started), ("waiting", 1), "no trial start either");
     }
 }
 
@@ -149,7 +326,10 @@ fn what_a_turn_says_it_used_is_what_it_is_charged() {
     let mut rig = rig();
     let used = Usage { input: 10, output: 5, microusd: Some(900), ..Usage::default() };
     end(&mut rig, 60, TurnReport { used, ..report(true) });
-    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (15, 900, false));
+    assert_eq!(
+        (rig.state.spend.spent.tokens, rig.state.spend.spent.microusd, rig.state.spend.estimated),
+        (15, 900, false)
+    );
     // A CLI that counts over the whole session is charged the difference.
     let mut codex = self::rig();
     for total in [100, 250] {
@@ -159,14 +339,14 @@ fn what_a_turn_says_it_used_is_what_it_is_charged() {
             codex.wait_out();
         }
     }
-    assert_eq!(codex.state.spent.tokens, 250);
+    assert_eq!(codex.state.spend.spent.tokens, 250);
 }
 
 #[test]
 fn a_turn_that_was_cut_off_is_charged_at_least_what_it_had_set_aside() {
     let mut rig = rig();
     end(&mut rig, 60, TurnReport { ok: None, used: Usage { input: 7, ..Usage::default() }, ..report(false) });
-    assert_eq!((rig.state.spent.tokens, rig.state.spent_estimated), (100, true));
+    assert_eq!((rig.state.spend.spent.tokens, rig.state.spend.estimated), (100, true));
 }
 
 #[test]
@@ -175,12 +355,18 @@ fn a_turn_that_was_cut_off_is_charged_what_its_telemetry_said() {
     let used = Usage { input: 7, ..Usage::default() };
     let telemetry = Some(Usage { input: 150, microusd: Some(900), ..Usage::default() });
     end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
-    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (150, 900, false));
+    assert_eq!(
+        (rig.state.spend.spent.tokens, rig.state.spend.spent.microusd, rig.state.spend.estimated),
+        (150, 900, false)
+    );
     // Less than the reservation: the last request, which was not counted, may be the rest.
     let mut rig = self::rig();
     let telemetry = Some(Usage { input: 20, microusd: Some(900), ..Usage::default() });
     end(&mut rig, 60, TurnReport { ok: None, used, telemetry, ..report(false) });
-    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd, rig.state.spent_estimated), (100, 900, true));
+    assert_eq!(
+        (rig.state.spend.spent.tokens, rig.state.spend.spent.microusd, rig.state.spend.estimated),
+        (100, 900, true)
+    );
 }
 
 #[test]
@@ -193,7 +379,7 @@ fn of_two_sources_the_greater_is_charged_also_where_one_counts_the_whole_convers
     }
     // 150 of the whole are this turn's; telemetry reports 200 of this turn alone.
     end(&mut rig, 60, TurnReport { in_all: Some(of(250, 2500)), telemetry: Some(of(200, 1500)), ..report(true) });
-    assert_eq!((rig.state.spent.tokens, rig.state.spent.microusd), (300, 2500));
+    assert_eq!((rig.state.spend.spent.tokens, rig.state.spend.spent.microusd), (300, 2500));
 }
 
 #[test]
@@ -211,7 +397,7 @@ fn the_dearest_turn_is_set_aside_when_nobody_says_what_one_costs() {
             rig.wait_out();
         }
     }
-    assert_eq!((rig.phase(), rig.state.spent.microusd), ("exhausted", 400_000), "a third one would not fit");
+    assert_eq!((rig.phase(), rig.state.spend.spent.microusd), ("exhausted", 400_000), "a third one would not fit");
 }
 
 fn with_two(rig: &mut Rig) {
@@ -229,7 +415,7 @@ fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
         end(&mut rig, 20, TurnReport { limit: Some(limit(LimitClass::Window, Some(reset))), ..report(false) });
     assert_eq!((rig.phase(), actions(&decision).contains(&"spawn")), ("running", true), "no waiting");
     assert_eq!(
-        (rig.state.worker.as_str(), resumed(&rig)),
+        (rig.state.task.worker.as_str(), resumed(&rig)),
         ("codex@own", None),
         "another agent's session is not resumed"
     );
@@ -240,7 +426,7 @@ fn the_next_of_the_operators_agents_takes_over_and_gives_back() {
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
-    assert_eq!(rig.state.worker, "agent@default", "the preferred one is free again");
+    assert_eq!(rig.state.task.worker, "agent@default", "the preferred one is free again");
 }
 
 #[test]
@@ -263,7 +449,7 @@ fn when_all_accounts_are_held_the_first_to_come_free_is_waited_for() {
         end(&mut rig, 20, TurnReport { limit: Some(limit(LimitClass::Window, Some(soon))), ..report(false) });
     assert_eq!((rig.waits_for(), decision.wake_at), ("guard.limit", Some(soon)));
     rig.wait_out();
-    assert_eq!(rig.state.worker, "codex@own");
+    assert_eq!(rig.state.task.worker, "codex@own");
 }
 
 #[test]
@@ -312,6 +498,6 @@ fn gaps_of_healthy_turns_are_learned_by_the_account() {
         phases.take(&everloop_core::stream::AgentEvent::Unknown, rig.now + secs(n));
     }
     end(&mut rig, 60, TurnReport { gaps: phases.gaps().clone(), ..report(true) });
-    assert!(!rig.guards[&Scope::Account("default".to_owned())].state.gaps.is_empty());
+    assert!(!rig.guards[&Scope::Account("default/claude".to_owned())].state.gaps.is_empty());
     assert!(rig.guards[&Scope::All].state.gaps.is_empty());
 }

@@ -1,5 +1,6 @@
 //! Tests of `decide`. One builder ([`rig::Rig`]), so that a new test is three lines.
 
+mod accounts;
 mod ending;
 mod guard;
 mod immune;

@@ -52,7 +52,7 @@ fn who_is_ahead_of_the_line_waits_for_it_and_says_so() {
     assert_eq!(rig.waits_for(), "guard.pace");
     assert_eq!(until(&rig), reset - secs(2 * HOUR), "where 60 % of its time have gone");
     let said = why(&rig.state, rig.now, &|_| "then".to_owned());
-    for word in ["65 %", "`five_hour`", "20 %", "`default`", "guard.pace", "by its reset"] {
+    for word in ["65 %", "`five_hour`", "20 %", "`default/claude`", "guard.pace", "by its reset"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     assert!(rig.tick(600).events.is_empty(), "the same reason is noted once");
@@ -66,7 +66,7 @@ fn without_being_asked_nobody_is_slowed_down() {
     let reset = rig.now + secs(4 * HOUR);
     end(&mut rig, vec![quota(990, reset)]);
     assert_eq!(rig.phase(), "running", "a minute after the start even the gap is over");
-    assert_eq!(rig.guards[&Scope::Account("default".to_owned())].state.windows.len(), 1, "but it is remembered");
+    assert_eq!(rig.guards[&Scope::Account("default/claude".to_owned())].state.windows.len(), 1, "but it is remembered");
     assert!(rig.guards[&Scope::All].state.windows.is_empty());
 }
 
@@ -110,7 +110,7 @@ fn another_account_of_the_list_goes_on_meanwhile() {
     rig.state.spec.others = vec![other];
     let reset = rig.now + secs(4 * HOUR);
     let decision = end(&mut rig, vec![quota(900, reset)]);
-    assert_eq!((rig.phase(), rig.state.worker.as_str()), ("running", "agent@own"));
+    assert_eq!((rig.phase(), rig.state.task.worker.as_str()), ("running", "agent@own"));
     let switched = |e: &Event| matches!(e, Event::AgentSwitched { reason, .. } if reason.rule == RuleId::GuardPace);
     assert!(decision.events.iter().any(switched));
 }

@@ -29,7 +29,7 @@ fn stop_now_stops_the_agent_and_ends_the_loop() {
     assert!(actions(&rig.ask(LoopCommand::Stop { now: true })).is_empty(), "once is enough");
     let decision = rig.stopped(3, StopCause::Person);
     assert_eq!(outcome(&decision), Outcome::Interrupted);
-    assert_eq!((rig.phase(), rig.state.turns), ("stopped", 0));
+    assert_eq!((rig.phase(), rig.state.task.turns), ("stopped", 0));
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn stop_after_this_turn_lets_it_finish_and_count() {
     rig.exit(30, 0);
     rig.judged(1);
     rig.landed();
-    assert_eq!((rig.phase(), rig.state.turns), ("stopped", 1));
+    assert_eq!((rig.phase(), rig.state.task.turns), ("stopped", 1));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_reached_loop_is_not_resumed() {
 #[test]
 fn a_loop_whose_baseline_failed_takes_it_again_when_resumed() {
     let mut rig = Rig::new();
-    rig.give(&Input::Baselined { result: Err("no such folder".to_owned()) });
+    rig.give(&Input::Baselined { result: Err("no such folder".to_owned()), notes: Vec::new() });
     assert_eq!(rig.phase(), "failed");
     assert_eq!(actions(&rig.ask(resume(None))), ["baseline"]);
 }
@@ -97,10 +97,14 @@ fn a_message_is_told_once_to_a_turn_that_ran() {
     let mut rig = Rig::new();
     rig.ask(steer("mind the tests"));
     rig.baseline(0);
-    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())], "it stays until the turn has ended");
+    assert_eq!(
+        rig.state.people.notes,
+        [Note::Operator("mind the tests".to_owned())],
+        "it stays until the turn has ended"
+    );
     rig.exit(30, 0);
     rig.judged(0);
-    assert!(rig.state.notes.is_empty());
+    assert!(rig.state.people.notes.is_empty());
 }
 
 #[test]
@@ -109,10 +113,10 @@ fn a_message_that_comes_during_a_turn_is_for_the_next_one() {
     rig.ask(steer("mind the tests"));
     rig.exit(30, 0);
     rig.judged(0);
-    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())]);
+    assert_eq!(rig.state.people.notes, [Note::Operator("mind the tests".to_owned())]);
     rig.exit(30, 0);
     rig.judged(0);
-    assert!(rig.state.notes.is_empty());
+    assert!(rig.state.people.notes.is_empty());
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn a_turn_that_never_ran_has_delivered_no_message() {
     rig.ask(steer("mind the tests"));
     rig.baseline(0);
     rig.exit_as(0, Exit { spawn_error: Some("no such file".to_owned()), ..Exit::default() });
-    assert_eq!(rig.state.notes, [Note::Operator("mind the tests".to_owned())]);
+    assert_eq!(rig.state.people.notes, [Note::Operator("mind the tests".to_owned())]);
 }
 
 #[test]
@@ -144,11 +148,11 @@ fn a_pause_with_an_end_ends_by_itself() {
     rig.ask(command);
     rig.exit(30, 0);
     let decision = rig.judged(0);
-    let until = rig.state.paused.as_ref().and_then(|p| p.until);
+    let until = rig.state.people.paused.as_ref().and_then(|p| p.until);
     assert_eq!((rig.waits_for(), decision.wake_at), ("asleep", until));
     assert!(rig.tick(300).actions.is_empty());
     assert_eq!(actions(&rig.tick(300)), ["spawn"]);
-    assert_eq!(rig.state.paused, None);
+    assert_eq!(rig.state.people.paused, None);
 }
 
 #[test]
@@ -157,13 +161,13 @@ fn a_nap_is_ended_by_a_wake_and_does_not_shorten_a_persons_pause() {
     let command = sleep(&rig, 600);
     rig.ask(command);
     rig.ask(LoopCommand::Wake);
-    assert_eq!(rig.state.paused, None);
+    assert_eq!(rig.state.people.paused, None);
     rig.ask(pause());
     let command = sleep(&rig, 1);
     rig.ask(command);
-    assert_eq!(rig.state.paused.as_ref().map(|p| p.until), Some(None), "it stays without an end");
+    assert_eq!(rig.state.people.paused.as_ref().map(|p| p.until), Some(None), "it stays without an end");
     rig.ask(LoopCommand::Wake);
-    assert!(rig.state.paused.is_some(), "only `resume` ends it");
+    assert!(rig.state.people.paused.is_some(), "only `resume` ends it");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn a_turn_that_lives_is_adopted_however_often() {
     for _ in 0..3 {
         assert_eq!(actions(&recovered(&mut rig, TurnTrace::Alive)), ["adopt"]);
     }
-    assert_eq!((rig.phase(), rig.state.started), ("running", 1));
+    assert_eq!((rig.phase(), rig.state.task.started), ("running", 1));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn one_that_is_gone_is_given_back_and_does_not_count() {
     let mut rig = Rig::running();
     let decision = recovered(&mut rig, TurnTrace::Gone);
     assert_eq!(outcome(&decision), Outcome::Lost);
-    assert_eq!((rig.state.turns, rig.state.tally.lost), (0, 1));
+    assert_eq!((rig.state.task.turns, rig.state.progress.tally.lost), (0, 1));
     rig.wait_out();
     assert_eq!(rig.turn().as_str(), "k-1.2");
 }
@@ -67,5 +67,5 @@ fn a_shutdown_interrupts_the_turn_and_nothing_is_counted() {
     assert_eq!(actions(&rig.give(&Input::Shutdown)), ["stop"]);
     let decision = rig.stopped(2, StopCause::Shutdown);
     assert_eq!(outcome(&decision), Outcome::Interrupted);
-    assert_eq!((rig.phase(), rig.state.turns), ("ready", 0));
+    assert_eq!((rig.phase(), rig.state.task.turns), ("ready", 0));
 }

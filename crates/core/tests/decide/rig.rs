@@ -23,6 +23,8 @@ pub struct Rig {
     pub immune: Immune,
     pub now: Time,
     pub draining: bool,
+    pub attended: bool,
+    pub missing: Vec<String>,
     pub board_task: Option<Ready>,
     pub keepalive_gone: bool,
     decisions: u64,
@@ -40,6 +42,7 @@ fn spec(checks: usize) -> LoopSpec {
         weight: 1,
         pin: String::new(),
         proof: everloop_core::test_evidence::Proof::default(),
+        parallel: false,
     };
     LoopSpec {
         goal: "pass".to_owned(),
@@ -63,6 +66,7 @@ fn spec(checks: usize) -> LoopSpec {
             protect: Vec::new(),
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         },
         bounds: Bounds::default(),
@@ -96,6 +100,8 @@ impl Rig {
             immune: Immune::default(),
             now,
             draining: false,
+            attended: true,
+            missing: Vec::new(),
             board_task: None,
             keepalive_gone: false,
             decisions: 0,
@@ -128,6 +134,8 @@ impl Rig {
             immune: (0, &self.immune),
             lease: secs(90),
             draining: self.draining,
+            attended: self.attended,
+            missing: self.missing.clone(),
             current_task: self.current_task(),
             board_task: self.board_task.clone(),
             keepalive: self.keepalive(),
@@ -147,12 +155,12 @@ impl Rig {
 
     /// The loop's task as it stands in the ledger.
     fn current_task(&self) -> Option<Ready> {
-        let id = self.state.task.clone()?;
+        let id = self.state.task.id.clone()?;
         let (kind, priority) = match &self.board_task {
             Some(task) if task.id == id => (task.kind.clone(), task.priority),
             _ => ("batch".to_owned(), 0),
         };
-        Some(Ready { id, fence: self.state.fence, kind, priority })
+        Some(Ready { id, fence: self.state.task.fence, kind, priority })
     }
 
     /// Puts a task of another author on the board.
@@ -162,7 +170,7 @@ impl Rig {
 
     pub fn baseline(&mut self, passing: usize) -> Decision {
         let result = Ok((board(passing, self.state.spec.checks.len()), Some("base".to_owned())));
-        self.give(&Input::Baselined { result })
+        self.give(&Input::Baselined { result, notes: Vec::new() })
     }
 
     pub fn ask(&mut self, command: LoopCommand) -> Decision {
@@ -221,7 +229,7 @@ impl Rig {
     /// A whole turn that changes nothing; the next one is started if it has to wait.
     pub fn no_op(&mut self) -> Decision {
         self.exit(30, 0);
-        let (passing, checks) = (self.state.board.passing().len(), self.state.spec.checks.len());
+        let (passing, checks) = (self.state.progress.board.passing().len(), self.state.spec.checks.len());
         self.judged_as(Judgement { board: board(passing, checks), ..Judgement::default() })
     }
 

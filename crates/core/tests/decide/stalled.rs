@@ -3,14 +3,14 @@
 
 use everloop_core::action::LoopCommand;
 use everloop_core::decide::Decision;
-use everloop_core::event::{Event, Exit, Judgement};
+use everloop_core::event::{Event, Exit, Judgement, Pattern};
 use everloop_core::prompt::prompt;
 use everloop_core::spec::{AgentSpec, LoopSpec};
 use everloop_core::state::Phase;
 use everloop_core::stream::TurnReport;
 use everloop_core::why::why;
 
-use crate::rig::{Rig, board, secs};
+use crate::rig::{Rig, board, secs, work};
 
 /// Keys of tickets that a decision opens and closes.
 fn tickets(decision: &Decision) -> (Vec<&str>, Vec<&str>) {
@@ -78,6 +78,32 @@ fn time_and_money_without_progress_are_a_ticket_each() {
     assert_eq!(tickets(&rig.no_op()).0, Vec::<&str>::new(), "it counts from the progress on");
 }
 
+#[test]
+fn a_ticket_about_stagnation_that_was_answered_opens_again_only_when_it_doubled() {
+    let mut rig = Rig::with(|spec| {
+        spec.guard.stagnation_time = Some(secs(100));
+        spec.guard.stagnation_microusd = Some(500_000);
+        spec.guard.stagnation_change = false;
+        spec.agent.turn_microusd = 200_000;
+    });
+    rig.baseline(0);
+    let mut opened: Vec<(u32, String)> = Vec::new();
+    for turn in 1..=14 {
+        let ended = rig.no_op();
+        opened.extend(tickets(&ended).0.iter().map(|key| (turn, (*key).to_owned())));
+        // A person answers at once.
+        for key in rig.state.people.tickets.clone() {
+            rig.state.apply(&Event::TicketClosed { key }, rig.now);
+        }
+        if rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+    }
+    let of = |kind: &str| opened.iter().filter(|(_, key)| key == kind).map(|(turn, _)| *turn).collect::<Vec<_>>();
+    assert_eq!(of("stagnation.time:k"), [4, 7, 14], "100, 200 and 400 s of work, 30 s a turn");
+    assert_eq!(of("stagnation.spend:k"), [3, 5, 10], "$0.50, $1 and $2, $0.20 a turn");
+}
+
 /// A loop that may take this many turns without progress, with its first one under way.
 fn stagnating(turns: u32, change: impl FnOnce(&mut LoopSpec)) -> Rig {
     let mut rig = Rig::with(|spec| {
@@ -140,7 +166,7 @@ fn progress_after_the_change_needs_nobody_and_everything_counts_anew() {
     let mut rig = stagnating(2, |spec| others(spec, &[("second", "own")]));
     idle(&mut rig);
     assert_eq!(changed(&idle(&mut rig)), Some("stagnation.turns"));
-    assert_eq!(rig.state.worker, "second@own");
+    assert_eq!(rig.state.task.worker, "second@own");
     rig.exit(30, 0);
     rig.judged(1);
     let landed = rig.landed();
@@ -148,8 +174,8 @@ fn progress_after_the_change_needs_nobody_and_everything_counts_anew() {
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
-    assert_eq!(rig.state.strategy, None);
-    assert_eq!(rig.state.worker, "agent@default", "the configured order holds again");
+    assert_eq!(rig.state.progress.strategy, None);
+    assert_eq!(rig.state.task.worker, "agent@default", "the configured order holds again");
     assert_eq!(changed(&idle(&mut rig)), None);
     let again = idle(&mut rig);
     assert_eq!((changed(&again), tickets(&again).0), (Some("stagnation.turns"), Vec::new()), "it is another streak");
@@ -197,7 +223,7 @@ fn another_way_is_a_fresh_conversation_with_what_was_said_last() {
 fn the_next_agent_of_the_list_takes_over_and_another_account_of_the_same_is_none() {
     let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own"), ("second", "s"), ("third", "t")]));
     idle(&mut rig);
-    assert_eq!(rig.state.worker, "second@s");
+    assert_eq!(rig.state.task.worker, "second@s");
     let candidates = |rig: &Rig| rig.state.candidates("batch", 0).iter().map(|a| a.account.clone()).collect::<Vec<_>>();
     assert_eq!(candidates(&rig), ["s", "t", "default", "own"]);
     let mut rig = stagnating(1, |spec| others(spec, &[("second", "s"), ("agent", "own")]));
@@ -205,13 +231,13 @@ fn the_next_agent_of_the_list_takes_over_and_another_account_of_the_same_is_none
     assert_eq!(candidates(&rig), ["s", "default", "own"], "also when it stands behind the next one");
     let mut rig = stagnating(1, |spec| others(spec, &[("agent", "own")]));
     idle(&mut rig);
-    assert_eq!((rig.state.worker.as_str(), rig.state.strategy.is_some()), ("agent@default", true));
+    assert_eq!((rig.state.task.worker.as_str(), rig.state.progress.strategy.is_some()), ("agent@default", true));
     let mut rig = stagnating(1, |spec| {
         others(spec, &[("second", "s")]);
         spec.others[0].tasks.kinds = vec!["docs".to_owned()];
     });
     idle(&mut rig);
-    assert_eq!(rig.state.worker, "agent@default", "the other one is not for such tasks");
+    assert_eq!(rig.state.task.worker, "agent@default", "the other one is not for such tasks");
 }
 
 #[test]
@@ -243,5 +269,47 @@ fn who_does_not_want_it_is_told_at_once() {
     let mut spec = rig.state.spec.clone();
     spec.guard.stagnation_change = false;
     rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
-    assert_eq!(rig.state.strategy, None, "from then on");
+    assert_eq!(rig.state.progress.strategy, None, "from then on");
+}
+
+/// A turn after which the one check fails with this error.
+fn failing_with(rig: &mut Rig, fingerprint: u64) -> Decision {
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    rig.exit(30, 0);
+    let mut board = board(0, 1);
+    board.0[0].fingerprint = fingerprint;
+    let turn = rig.turn();
+    rig.judged_as(work(&turn, board))
+}
+
+#[test]
+fn two_errors_of_one_check_that_alternate_are_noticed_and_said_to_the_agent() {
+    let mut rig = Rig::with(|spec| spec.checks.truncate(1));
+    rig.baseline(0);
+    let noticed = |decision: &Decision| {
+        let turns = |e: &Event| match e {
+            Event::Noticed { pattern: Pattern::PingPong, turns } => Some(*turns),
+            _ => None,
+        };
+        decision.events.iter().find_map(turns)
+    };
+    let found: Vec<Option<u32>> =
+        [7, 8, 7, 8, 7, 8, 7, 8, 8].map(|error| noticed(&failing_with(&mut rig, error))).to_vec();
+    assert_eq!(found, [None, None, None, Some(4), None, None, None, Some(8), None]);
+    assert!(!prompt(&rig.state, None, rig.now).alternates, "the same error twice is no alternation");
+    failing_with(&mut rig, 7);
+    failing_with(&mut rig, 8);
+    failing_with(&mut rig, 7);
+    assert!(prompt(&rig.state, None, rig.now).alternates);
+}
+
+#[test]
+fn a_plain_commands_last_line_is_in_the_next_prompt() {
+    let mut rig = Rig::running();
+    rig.exit_as(30, Exit { code: Some(0), tail: "working\nthe parser is broken\n".to_owned(), ..Exit::default() });
+    let turn = rig.turn();
+    rig.judged_as(work(&turn, board(0, 3)));
+    assert_eq!(prompt(&rig.state, None, rig.now).handoff, "the parser is broken");
 }

@@ -63,14 +63,14 @@ fn an_agent_that_asked_and_goes_on_has_been_answered() {
     // closes the question.
     look(&mut rig, asks, Company::Alone);
     rig.stopped(5, StopCause::Person);
-    assert_eq!(rig.state.tickets.len(), 1, "it still waits");
+    assert_eq!(rig.state.people.tickets.len(), 1, "it still waits");
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
     look(&mut rig, asks, Company::Alone);
-    assert_eq!(rig.state.tickets.len(), 2, "so does the next one");
+    assert_eq!(rig.state.people.tickets.len(), 2, "so does the next one");
     look(&mut rig, works, Company::Alone);
-    assert!(rig.state.tickets.is_empty(), "{:?}", rig.state.tickets);
+    assert!(rig.state.people.tickets.is_empty(), "{:?}", rig.state.people.tickets);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_question_does_not_outlive_its_loop() {
     look(&mut rig, PhaseLiveness { doing: Doing::Asking, ..PhaseLiveness::default() }, Company::Alone);
     rig.ask(LoopCommand::Stop { now: true });
     rig.stopped(5, StopCause::Person);
-    assert_eq!((rig.phase(), rig.state.tickets.len()), ("stopped", 0), "{:?}", rig.state.tickets);
+    assert_eq!((rig.phase(), rig.state.people.tickets.len()), ("stopped", 0), "{:?}", rig.state.people.tickets);
 }
 
 #[test]
@@ -92,13 +92,13 @@ fn time_that_is_up_is_up_also_for_those_who_look_stuck_together() {
     assert!(decision.events.contains(&Event::Stopping { turn: rig.turn(), cause: StopCause::Wall }));
     rig.stopped(5, StopCause::Wall);
     rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
-    assert!(rig.state.tickets.is_empty(), "{:?}", rig.state.tickets);
+    assert!(rig.state.people.tickets.is_empty(), "{:?}", rig.state.people.tickets);
 }
 
 #[test]
 fn tokens_without_a_change_are_interrupted_and_the_task_is_given_back() {
     let mut rig = rig();
-    let (first, task) = (rig.turn(), rig.state.task.clone());
+    let (first, task) = (rig.turn(), rig.state.task.id.clone());
     let talks = PhaseLiveness { doing: Doing::Model, barren: secs(1801), ..PhaseLiveness::default() };
     let decision = look(&mut rig, talks, Company::Alone);
     assert_eq!(actions(&decision), ["stop"]);
@@ -109,7 +109,7 @@ fn tokens_without_a_change_are_interrupted_and_the_task_is_given_back() {
     while rig.phase() == "waiting" {
         rig.wait_out();
     }
-    assert_eq!(rig.state.task, task, "the same task");
+    assert_eq!(rig.state.task.id, task, "the same task");
     assert_ne!(rig.turn(), first);
-    assert_eq!(rig.state.session, None, "in a fresh session");
+    assert_eq!(rig.state.task.session, None, "in a fresh session");
 }

@@ -24,7 +24,7 @@ fn only_the_checks_decide_and_an_agent_that_says_done_is_a_no_op() {
     assert_eq!(actions(&rig.exit(30, 0)), ["judge"]);
     let decision = rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
     assert_eq!(outcome(&decision), Outcome::NoOp);
-    assert_eq!((rig.state.turns, rig.state.noops), (1, 1));
+    assert_eq!((rig.state.task.turns, rig.state.progress.noops), (1, 1));
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn progress_is_integrated_and_then_counted() {
     rig.exit(30, 0);
     assert_eq!(actions(&rig.judged(1)), ["integrate"]);
     assert_eq!(outcome(&rig.landed()), Outcome::Progress);
-    assert_eq!((rig.state.board.passing().len(), rig.state.landed.passing().len()), (1, 1));
+    assert_eq!((rig.state.progress.board.passing().len(), rig.state.progress.landed.passing().len()), (1, 1));
 }
 
 #[test]
@@ -51,8 +51,8 @@ fn with_the_reached_policy_progress_stays_on_the_loops_own_line() {
     let decision = rig.judged(1);
     assert_eq!(outcome(&decision), Outcome::Progress);
     assert!(!actions(&decision).contains(&"integrate"));
-    assert_eq!(rig.state.work.as_deref(), Some("commit-k-1.1"));
-    assert_eq!(rig.state.landed.passing().len(), 0);
+    assert_eq!(rig.state.progress.work.as_deref(), Some("commit-k-1.1"));
+    assert_eq!(rig.state.progress.landed.passing().len(), 0);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn work_that_touches_protected_files_is_refused_however_green() {
     let found = Judgement { violations: vec!["checks/a".to_owned()], ..work(&rig.turn(), board(3, 3)) };
     let decision = rig.judged_as(found);
     assert_eq!(outcome(&decision), Outcome::Refused { paths: vec!["checks/a".to_owned()] });
-    assert_eq!(rig.state.work.as_deref(), Some("base"));
+    assert_eq!(rig.state.progress.work.as_deref(), Some("base"));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_suspicious_pass_is_none_and_two_in_a_row_are_a_ticket() {
         if actions(&decision).contains(&"integrate") {
             rig.landed();
         }
-        tickets.push(rig.state.tickets.iter().any(|key| key.starts_with("suspicious:")));
+        tickets.push(rig.state.people.tickets.iter().any(|key| key.starts_with("suspicious:")));
         let said = why(&rig.state, rig.now, &|_| String::new()).contains("suspicious pass");
         assert_eq!(said, tickets.len() < 4);
         if rig.phase() == "waiting" {
@@ -95,7 +95,7 @@ fn in_place_tampered_checks_are_not_believed_either() {
     rig.exit(30, 0);
     let found = Judgement { violations: vec!["checks/a".to_owned()], board: board(3, 3), ..Judgement::default() };
     rig.judged_as(found);
-    assert_eq!(rig.state.board.passing().len(), 0);
+    assert_eq!(rig.state.progress.board.passing().len(), 0);
     assert_ne!(rig.phase(), "reached");
 }
 
@@ -106,8 +106,8 @@ fn work_that_breaks_a_check_is_not_used() {
     rig.exit(30, 0);
     let decision = rig.judged(1);
     assert_eq!(outcome(&decision), Outcome::Regressed { lost: vec!["c1".to_owned()] });
-    assert_eq!(rig.state.work.as_deref(), Some("base"));
-    assert_eq!(rig.state.board.passing().len(), 2);
+    assert_eq!(rig.state.progress.work.as_deref(), Some("base"));
+    assert_eq!(rig.state.progress.board.passing().len(), 2);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn work_without_a_further_check_is_kept_for_the_next_turn() {
     let mut rig = Rig::running();
     rig.exit(30, 0);
     assert_eq!(outcome(&rig.judged(0)), Outcome::NotYet);
-    assert_eq!(rig.state.work.as_deref(), Some("commit-k-1.1"));
+    assert_eq!(rig.state.progress.work.as_deref(), Some("commit-k-1.1"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_task_that_fails_three_times_is_set_aside_with_a_ticket() {
         assert!(matches!(outcome(&decision), Outcome::TaskFailed { .. }));
         let dead = |op: &Op| matches!(op, Op::Finish { state: TaskEnd::Dead, .. });
         assert_eq!(decision.ops.iter().any(dead), attempt == 3);
-        assert_eq!(rig.state.tickets.contains(&"task.dead:k-1".to_owned()), attempt == 3);
+        assert_eq!(rig.state.people.tickets.contains(&"task.dead:k-1".to_owned()), attempt == 3);
         if rig.phase() == "waiting" {
             rig.wait_out();
         }
@@ -196,7 +196,7 @@ fn answers_about_other_turns_and_other_stages_change_nothing() {
         Input::Vanished { turn: stale.clone() },
         Input::Exited { turn: stale.clone(), exit: Exit::default() },
         Input::Judged { turn: rig.turn(), judgement: Judgement::default() },
-        Input::Baselined { result: Err("late".to_owned()) },
+        Input::Baselined { result: Err("late".to_owned()), notes: Vec::new() },
     ] {
         assert!(rig.give(&input).events.is_empty());
     }
@@ -233,7 +233,7 @@ fn a_turn_that_is_lost_again_and_again_fails() {
     let ends = lose(&mut rig, 4);
     assert_eq!(ends[0], Outcome::Lost, "one may be an accident");
     assert!(ends[1..].iter().all(failed), "{ends:?}");
-    assert_eq!((rig.state.turns, rig.state.tally.lost, rig.state.tally.agent_failed), (3, 1, 3));
+    assert_eq!((rig.state.task.turns, rig.state.progress.tally.lost, rig.state.progress.tally.agent_failed), (3, 1, 3));
     rig.exit(30, 0);
     rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
     while rig.phase() == "waiting" {
@@ -250,7 +250,7 @@ fn without_that_an_agent_that_kills_its_shim_has_turns_for_ever() {
     let mut rig = Rig::running();
     let ends = lose(&mut rig, 3);
     plant(None);
-    assert_eq!((ends, rig.state.turns), (vec![Outcome::Lost; 3], 0));
+    assert_eq!((ends, rig.state.task.turns), (vec![Outcome::Lost; 3], 0));
 }
 
 #[test]

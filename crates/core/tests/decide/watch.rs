@@ -5,6 +5,7 @@ use everloop_core::action::{Action, Input, LoopCommand, TurnTrace as Turns};
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement, Outcome};
 use everloop_core::ids::TaskId;
+use everloop_core::isolation::CommandAccess;
 use everloop_core::op::{NewTask, Op, TaskEnd, Trust};
 use everloop_core::spec::{LoopSpec, WorkspaceMode};
 use everloop_core::time::Time;
@@ -22,6 +23,7 @@ fn monitor(name: &str) -> MonitorSpec {
         timeout: secs(20),
         title: String::new(),
         prompt: "mend it".to_owned(),
+        access: CommandAccess::default(),
     }
 }
 
@@ -79,7 +81,7 @@ fn finished(decision: &Decision) -> Vec<&str> {
 #[test]
 fn a_loop_whose_checks_pass_watches_and_without_monitors_it_ends() {
     let rig = content();
-    assert_eq!((rig.phase(), rig.waits_for(), rig.state.started), ("watching", "watch", 0));
+    assert_eq!((rig.phase(), rig.waits_for(), rig.state.task.started), ("watching", "watch", 0));
     let mut other = Rig::new();
     other.baseline(3);
     assert_eq!(other.phase(), "reached");
@@ -162,7 +164,7 @@ fn beats_in_vain_park_it_and_a_wake_a_message_a_task_or_a_change_bring_it_back()
     let mut asked = parked();
     asked.put("x7k2m", "docs", 0);
     asked.tick(1);
-    assert_eq!((asked.phase(), asked.state.task), ("running", Some(TaskId::new("x7k2m"))));
+    assert_eq!((asked.phase(), asked.state.task.id), ("running", Some(TaskId::new("x7k2m"))));
     let mut changed = parked();
     beat(&mut changed, &[look("ci", Some("a"), "b")], 0);
     changed.put("k-signal-1", "signal", 0);
@@ -175,15 +177,19 @@ fn beats_in_vain_park_it_and_a_wake_a_message_a_task_or_a_change_bring_it_back()
 #[test]
 fn a_change_makes_it_doubt_its_checks_and_its_time_goes_on() {
     let mut rig = watching();
-    let (from, begun) = (rig.state.clock_from, rig.state.work.clone());
+    let (from, begun) = (rig.state.spend.clock_from, rig.state.progress.work.clone());
     rig.now = rig.now + secs(500);
     beat(&mut rig, &[look("app", Some("0"), "12")], 0);
-    assert_eq!((rig.phase(), &rig.state.work), ("baseline", &None), "the checks run where the branch stands now");
+    assert_eq!(
+        (rig.phase(), &rig.state.progress.work),
+        ("baseline", &None),
+        "the checks run where the branch stands now"
+    );
     let said = why(&rig.state, rig.now, &|_: Time| String::new());
     assert!(said.contains("runs its checks again"), "{said}");
     rig.baseline(2);
-    assert_eq!((rig.phase(), rig.state.board.passing().len()), ("running", 2), "there is something to do");
-    assert_eq!((rig.state.clock_from, rig.state.work), (from, begun));
+    assert_eq!((rig.phase(), rig.state.progress.board.passing().len()), ("running", 2), "there is something to do");
+    assert_eq!((rig.state.spend.clock_from, rig.state.progress.work), (from, begun));
     let mut crashed = watching();
     beat(&mut crashed, &[look("app", Some("0"), "12")], 0);
     assert_eq!(actions(&crashed.give(&Input::Recovered { found: Turns::Idle })), ["baseline"]);
@@ -254,7 +260,7 @@ fn a_turn_on_a_signal_that_failed_is_tried_again_and_one_that_did_nothing_is_not
     assert!(failed.ops.iter().any(|op| matches!(op, Op::Release { .. })) && rig.phase() == "waiting");
     rig.wait_out();
     let idle = rig.no_op();
-    assert_eq!((outcome(&idle), rig.state.tickets.len()), (Outcome::NoOp, 0));
+    assert_eq!((outcome(&idle), rig.state.people.tickets.len()), (Outcome::NoOp, 0));
     let mut worked = signalled();
     worked.board_task = None;
     worked.exit(40, 0);
@@ -271,7 +277,7 @@ fn work_in_the_folder_that_is_not_believed_ends_contentment() {
     let tampered =
         Judgement { violations: vec!["tests/a".to_owned()], changed: true, board: board(3, 3), ..Judgement::default() };
     assert!(matches!(outcome(&rig.judged_as(tampered)), Outcome::Refused { .. }));
-    assert_eq!(rig.state.board.passing().len(), 0);
+    assert_eq!(rig.state.progress.board.passing().len(), 0);
     rig.tick(601);
     assert_eq!(rig.phase(), "running", "the turn that mends it goes on");
     rig.exit(1, 1);
@@ -291,7 +297,7 @@ fn a_monitor_that_sees_nothing_is_told_of_once_and_until_it_sees_again() {
     assert!(matches!(&told.events[..], [Event::TicketOpened { text, .. }] if text.contains("no such host")));
     beat(&mut rig, &[blind(4)], 2);
     beat(&mut rig, &[look("ci", Some("a"), "a")], 2);
-    assert!(rig.state.tickets.is_empty());
+    assert!(rig.state.people.tickets.is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! supervisor. One value per line and a stable order, so that a diff shows what happened and
 //! nothing else.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -12,13 +13,27 @@ use serde_json::{Map, Value, json};
 
 use super::OWN_KINDS;
 use crate::error::Failure;
+use crate::record::read_state;
 
 /// Version of the file.
 pub const FORMAT: u64 = 1;
 /// More tasks than this are an archive rather than a board; the newest are shown.
 const TASKS_MOST: usize = 20_000;
 
-/// The tasks on the board, in the form of the file.
+/// The tasks on the board of the project in `dir`, in the form of the file: those of its loops, and
+/// those that no loop owns.
+pub fn tasks_of(ledger: &impl Ledger, dir: &Path) -> Result<Vec<Value>, Failure> {
+    let mut others = BTreeSet::new();
+    for row in ledger.loops()? {
+        if !read_state(&row)?.is_in(dir) {
+            others.insert(row.id);
+        }
+    }
+    let is_own = |row: &&TaskRow| row.task.owner.as_ref().is_none_or(|owner| !others.contains(owner));
+    Ok(rows(ledger)?.iter().filter(is_own).map(as_json).collect())
+}
+
+/// The tasks on the boards of all projects, in the form of the file.
 pub fn tasks(ledger: &impl Ledger) -> Result<Vec<Value>, Failure> {
     Ok(rows(ledger)?.iter().map(as_json).collect())
 }
@@ -40,7 +55,7 @@ pub fn as_json(row: &TaskRow) -> Value {
     let mut put = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
     put("id", json!(task.id));
     put("title", json!(task.title));
-    put("status", json!(row.state.label()));
+    put("status", json!(row.status()));
     if let TaskState::Leased { node, .. } = &row.state {
         put("held_by", json!(node));
     }

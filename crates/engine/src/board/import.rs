@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use everloop_agents::redact::without_secrets;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::time::Time;
@@ -217,7 +218,7 @@ fn texts(fields: &Map<String, Value>) -> Result<(String, String), String> {
     if prompt.len() > PROMPT_MAX_BYTES {
         return Err(format!("its text is longer than {PROMPT_MAX_BYTES} bytes"));
     }
-    Ok((short, prompt))
+    Ok((without_secrets(&short), without_secrets(&prompt)))
 }
 
 fn status(fields: &Map<String, Value>) -> Result<Status, String> {
@@ -229,6 +230,10 @@ fn status(fields: &Map<String, Value>) -> Result<Status, String> {
         | "doing" | "started" | "active" | "claimed" => Ok(Status::Queued),
         "done" | "completed" | "complete" | "closed" | "finished" | "resolved" => Ok(Status::Done),
         "blocked" | "waiting" | "on_hold" | "paused" => Ok(Status::Blocked),
+        // A turn of another board ended, and what was to be done may not be.
+        "progress" | "not_yet" | "no_op" | "refused" | "regressed" | "agent_failed" | "task_failed" => {
+            Ok(Status::Queued)
+        }
         "dead" | "cancelled" | "canceled" | "failed" | "wontfix" | "dropped" | "deleted" => Ok(Status::Dead),
         _ => Err(format!("unknown status `{word}`; use queued, in_progress, done, blocked and cancelled")),
     }

@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_agents::redact::without_secrets;
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, NodeId, TaskId};
 use everloop_core::op::{Amendment, NewTask, Op, Refusal, TaskEnd, TaskRow, TaskState, Trust};
@@ -168,7 +169,9 @@ fn take_one(ledger: &mut impl Ledger, path: &Path, now: Time) -> Result<(), Not>
         Ok(intent) => intent,
         Err(e) if e.is_eof() && age < WAIT_TIMEOUT => return Err(Not::Yet),
         Err(e) => {
-            return Err(Not::Ever(format!("error: not an intent: {e}\nhint: `everloop board prompt` describes them")));
+            return Err(Not::Ever(format!(
+                "error: not an intent: {e}\nhint: `everloop task board prompt` describes them"
+            )));
         }
     };
     let digest = Sha256::digest([name.as_bytes(), b"\0", &bytes].concat());
@@ -281,7 +284,7 @@ fn wish(ledger: &impl Ledger, intent: &Intent, (mark, now): (&str, Time)) -> Res
             let row = known(ledger, task)?;
             let text = mailbox::checked(text)?;
             let caller = Caller::Client(holder(by.as_deref()).to_string());
-            let letter = mailbox::letter(ledger, mailbox::comments_of(&row.task.id), text, &caller)?;
+            let letter = mailbox::letter(ledger, mailbox::comments_of(&row.task.id), &text, &caller)?;
             let said = format!("{} commented on task {}: {text}", caller.name(), row.task.id);
             Ok((row.task.owner, vec![letter], said))
         }
@@ -293,6 +296,7 @@ fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<W
         return Err(Not::Ever("error: the intent adds nothing".to_owned()));
     };
     let never = |why: &str| Not::Ever(format!("error: {why}"));
+    let title = without_secrets(title);
     let one_line: String = title.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(200).collect();
     if one_line.is_empty() {
         return Err(never("the title is empty"));
@@ -306,7 +310,7 @@ fn add(ledger: &impl Ledger, intent: &Intent, mark: &str, now: Time) -> Result<W
     let who = holder(by.as_deref());
     let task = NewTask {
         owner: parent.as_ref().and_then(|row| row.task.owner.clone()),
-        prompt: prompt.clone(),
+        prompt: without_secrets(prompt),
         priority: *priority,
         deps: after.iter().map(TaskId::new).collect(),
         author: parent.as_ref().map_or(who.to_string(), |row| format!("{who} for {}", row.task.id)),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use everloop_agents::environment::Hidden;
+use everloop_agents::environment::{Hidden, Outside};
 use everloop_agents::protect::{self, Globs};
 use everloop_core::event::LoopEnd;
 use everloop_core::guard::Scope;
@@ -127,7 +127,13 @@ impl SessionFolder {
 
     /// Secrets to redact from everything that is kept or shown.
     pub fn hidden(&self) -> Vec<Hidden> {
-        account::hidden(self.agents.iter())
+        account::hidden(self.agents.iter(), &Outside::ours())
+    }
+
+    /// The account that sessions of this agent most likely use.
+    pub fn account(&self, agent: &str) -> Option<&str> {
+        let own = self.agents.iter().find(|known| known.kind.label() == agent);
+        own.or(self.agents.first()).map(|known| known.account.as_str())
     }
 
     /// Variables passed to the checks.
@@ -145,7 +151,7 @@ impl SessionFolder {
     /// What holds the loop, so that no session should be driven on.
     pub fn held(&self, ledger: &Sqlite, now: Time) -> Result<Option<String>, Failure> {
         if let Some(state) = &self.state {
-            if let Some(pause) = &state.paused {
+            if let Some(pause) = &state.people.paused {
                 return Ok(Some(format!("the loop was paused by {}", pause.by)));
             }
             if let Phase::Ended { ending: LoopEnd::Stopped { by }, .. } = &state.phase {

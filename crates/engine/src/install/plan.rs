@@ -107,7 +107,7 @@ impl AgentCli {
     }
 
     /// The JSON file of the project that names its hooks, and the moments that it has.
-    fn hooks(self) -> Option<(&'static str, &'static [&'static str])> {
+    pub(super) fn hooks(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
             AgentCli::Claude => Some((".claude/settings.json", &CLAUDE)),
             AgentCli::Codex => Some((".codex/hooks.json", &CODEX)),
@@ -145,13 +145,27 @@ pub fn hook(cli: AgentCli, moment: &str) -> Value {
         AgentCli::Claude => String::new(),
         AgentCli::Codex | AgentCli::Gemini | AgentCli::Opencode => format!(" --for {}", cli.kind().label()),
     };
-    let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{moment}{who}");
+    entry(&format!("{moment}{who}"))
+}
+
+/// The same for the plugin of Claude Code, which leaves a moment to a project that has this hook.
+pub fn plugin_hook(moment: &str) -> Value {
+    entry(&format!("{moment} --plugin"))
+}
+
+fn entry(words: &str) -> Value {
+    let command = format!("command -v everloop >/dev/null || exit 0; {OURS}{words}");
     json!({ "hooks": [{ "type": "command", "command": command }] })
 }
 
 fn is_our_hook(value: &Value) -> bool {
     let commands = value["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
     commands.iter().any(|hook| hook["command"].as_str().is_some_and(|command| command.contains(OURS)))
+}
+
+/// Whether the settings call everloop at a moment.
+pub(super) fn has_our_hook(settings: &Value, moment: &str) -> bool {
+    settings["hooks"][moment].as_array().is_some_and(|there| there.iter().any(is_our_hook))
 }
 
 /// The changes for these CLIs. The error names a file that cannot be edited safely.
@@ -179,10 +193,7 @@ pub fn put(root: &Path, clis: &[AgentCli]) -> io::Result<Vec<FileChange>> {
 
 fn put_hooks(text: Option<&str>, cli: AgentCli, moments: &[&str]) -> Edited {
     let parsed: Value = text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-    let lacks = |moment: &&&str| {
-        let there = parsed["hooks"][**moment].as_array().map(Vec::as_slice).unwrap_or_default();
-        !there.iter().any(is_our_hook)
-    };
+    let lacks = |moment: &&&str| !has_our_hook(&parsed, moment);
     let paths: Vec<[&str; 2]> = moments.iter().filter(lacks).map(|moment| ["hooks", *moment]).collect();
     if paths.is_empty() {
         return Ok(text.map(str::to_owned));

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::plan::{AgentCli, CLAUDE, hook};
+use super::plan::{CLAUDE, plugin_hook};
 
 /// The name of the plugin and of its marketplace.
 pub const NAME: &str = "everloop";
@@ -41,7 +41,7 @@ pub fn files() -> Vec<(String, String)> {
 /// All hooks, in the format of Claude Code.
 fn hooks() -> Value {
     let all: serde_json::Map<String, Value> =
-        CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([hook(AgentCli::Claude, moment)]))).collect();
+        CLAUDE.iter().map(|moment| ((*moment).to_owned(), json!([plugin_hook(moment)]))).collect();
     json!({ "hooks": all })
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::check::{Checker, Question};
-use everloop_agents::environment::Hidden;
+use everloop_agents::environment::{Hidden, Outside};
 use everloop_core::ids::LoopId;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::scoreboard::Scoreboard;
@@ -53,6 +53,7 @@ pub fn of_commands(commands: &[String], dir: &Path) -> CheckSet {
             weight: 1,
             pin: String::new(),
             proof: Proof::default(),
+            parallel: false,
         });
     }
     let isolation = IsolationSpec::default();
@@ -79,7 +80,7 @@ pub fn of_loop(context: &ServiceContext, word: Option<&str>) -> Result<Option<Ch
         here.max_by_key(|s| (!s.is_over(), s.created_at))
     };
     Ok(state.map(|state| CheckSet {
-        hide: account::hidden(state.spec.agents()),
+        hide: account::hidden(state.spec.agents(), &Outside::ours()),
         name: state.name,
         dir: PathBuf::from(state.spec.workspace.dir),
         checks: state.spec.checks,
@@ -104,6 +105,7 @@ pub async fn run_all(
     let mut interrupted = false;
     for set in sets {
         let checker = Checker {
+            outside: Outside::ours(),
             shim: own_shim()?,
             jobs: jobs.clone(),
             pass_env: set.pass_env.clone(),

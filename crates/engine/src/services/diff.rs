@@ -88,8 +88,8 @@ async fn compare(state: &LoopState, detail: DiffDetail) -> Result<DiffAnswer, Wo
 }
 
 /// The last work that was kept: as it landed, or as the next turn starts from it.
-fn kept(state: &LoopState) -> Option<&str> {
-    let last = state.kept.last()?;
+pub(super) fn kept(state: &LoopState) -> Option<&str> {
+    let last = state.progress.kept.last()?;
     match &last.integrated {
         Some(Integrated::Landed { commit } | Integrated::Aside { commit, .. }) => Some(commit),
         Some(Integrated::InPlace) | None => last.commit.as_deref(),

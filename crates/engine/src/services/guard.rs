@@ -5,14 +5,17 @@
 use std::time::Duration;
 
 use everloop_core::event::Event;
+use everloop_core::guard::permit::caps;
 use everloop_core::guard::{Freeze, Guards, Scope};
+use everloop_core::reason::Reason;
+use everloop_core::spec::StartCaps;
 use everloop_core::state::LoopState;
 use everloop_store::{Ledger, Sqlite};
 
 use super::ServiceContext;
 use crate::caller::person;
 use crate::error::Failure;
-use crate::hold;
+use crate::hold::{self, CliStart};
 use crate::record::read_state;
 use crate::state_folder::node_id;
 
@@ -89,6 +92,26 @@ pub fn release(context: &ServiceContext, request: ReleaseRequest) -> Result<Vec<
     Ok(wanted)
 }
 
+/// Starts of CLIs by a command in a turn, in a minute, where the loop has no cap of its own.
+const CLIS_PER_MINUTE: u32 = 20;
+
+/// Counts a CLI that a command in a turn is about to start, unless a cap of its loop is used up;
+/// then the reason. A plain command is free, but what it starts is not: without caps of the loop the
+/// usual ones hold.
+pub fn admit_cli(context: &ServiceContext, agent: &str) -> Result<Option<Reason>, Failure> {
+    let home = context.home()?;
+    let mut ledger = context.writer(&home)?;
+    let (Some(state), Some(turn)) = (context.own_loop(&ledger)?, context.caller.turn()) else { return Ok(None) };
+    let mut spec = state.spec.guard.clone();
+    if spec.caps == StartCaps::NONE {
+        spec.caps = StartCaps { per_minute: Some(CLIS_PER_MINUTE), ..StartCaps::default() };
+    }
+    let (now, node) = (context.now(), Scope::Node(node_id()));
+    let scopes = vec![Scope::Loop(state.id.clone()), node, Scope::All];
+    let start = CliStart { scopes, agent, by: format!("turn {turn}"), now };
+    Ok(start.count(&mut ledger, |own| caps(own, &spec, now))?)
+}
+
 fn loops(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     ledger.loops()?.iter().map(read_state).collect()
 }
@@ -114,7 +137,8 @@ fn known(scope: Scope, ledger: &Sqlite, context: &ServiceContext) -> Result<Scop
     let scope = resolve(scope, ledger, context)?;
     let loops = loops(ledger)?;
     let mut all: Vec<Scope> = vec![Scope::All, Scope::Node(node_id())];
-    all.extend(loops.iter().map(|s| Scope::Account(s.spec.agent.account.clone())));
+    let agents = loops.iter().flat_map(|s| s.spec.agents());
+    all.extend(agents.flat_map(|a| [a.account.clone(), a.guard_account()]).map(Scope::Account));
     all.extend(ledger.guards()?.into_keys());
     all.extend(loops.iter().filter(|s| !s.is_over()).map(|s| Scope::Loop(s.id.clone())));
     if matches!(scope, Scope::Loop(_)) || all.contains(&scope) {

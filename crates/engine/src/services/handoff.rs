@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use everloop_core::hook::{HANDOFF, Handoff};
+use everloop_agents::redact::without_secrets;
+use everloop_core::hook::Handoff;
 use everloop_core::op::Op;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{ServiceContext, sessions};
 use crate::error::Failure;
+use crate::handoffs::HandoffOf;
 use crate::hook::text::cut;
 
 /// A handoff is for reading, not an archive.
@@ -27,59 +29,42 @@ pub fn show(context: &ServiceContext, of: Option<&str>) -> Result<Option<Handoff
 }
 
 fn find(ledger: &Sqlite, of: Option<&str>, context: &ServiceContext) -> Result<Option<Handoff>, Failure> {
-    let Some(word) = of else { return read(ledger, &context.projects.root(&context.dir)) };
-    if let Some(left) = by_key(ledger, &of_session(word))? {
+    let Some(word) = of else {
+        return HandoffOf::Folder(&context.projects.root(&context.dir)).read(ledger);
+    };
+    if let Some(left) = HandoffOf::Session(word).read(ledger)? {
         return Ok(Some(left));
     }
     if let Some((id, _)) = sessions::find(ledger, word)? {
-        return by_key(ledger, &of_session(&id));
+        return HandoffOf::Session(&id).read(ledger);
     }
     let dir = PathBuf::from(context.find_loop(ledger, Some(word))?.1.spec.workspace.dir);
-    read(ledger, &context.projects.root(&dir))
+    HandoffOf::Folder(&context.projects.root(&dir)).read(ledger)
 }
 
-/// Leaves a text of an agent for the next session in this folder; cuts it.
+/// Leaves a text of an agent for the next session in this folder; cuts it. From a turn it is for the
+/// next turns of its loop, and for sessions in the loop's folder.
 pub fn write(context: &ServiceContext, session: &str, text: &str) -> Result<(), Failure> {
-    let text = cut(text.trim().to_owned(), MAX_BYTES);
+    let text = cut(without_secrets(text.trim()), MAX_BYTES);
     let home = context.home()?;
     let mut ledger = context.writer(&home)?;
+    // A turn leaves its own, whatever session it names.
+    let session = context.caller.turn().unwrap_or(session);
     let left = Handoff { handoff_version: 1, session: session.to_owned(), at: context.now(), text, by_agent: true };
-    let ops = save(&ledger, &left, &context.projects.root(&context.dir))?;
+    let own = context.own_loop(&ledger)?;
+    let dir = own.as_ref().map_or_else(|| context.dir.clone(), |state| state.spec.workspace.dir.clone().into());
+    let mut ops = save(&ledger, &left, &context.projects.root(&dir))?;
+    if let Some(state) = &own {
+        ops.push(HandoffOf::Loop(&state.id).save(&ledger, &left)?);
+    }
     ledger.transact(context.now(), &ops)?;
     Ok(())
 }
 
-/// The document key of a folder's handoff.
-pub fn key(dir: &Path) -> String {
-    dir.display().to_string()
-}
-
-/// The document key of a session's handoff.
-fn of_session(id: &str) -> String {
-    format!("session:{id}")
-}
-
-/// The handoff of a folder.
-pub fn read(ledger: &Sqlite, dir: &Path) -> Result<Option<Handoff>, Failure> {
-    by_key(ledger, &key(dir))
-}
-
-fn by_key(ledger: &Sqlite, key: &str) -> Result<Option<Handoff>, Failure> {
-    let Some(row) = ledger.doc(HANDOFF, key)? else { return Ok(None) };
-    let left = serde_json::from_str(&row.body);
-    Ok(Some(left.map_err(|e| Failure::failed("cannot read the handoff").because(&e))?))
-}
-
 /// Replaces the handoff of this folder and of its session.
 pub fn save(ledger: &Sqlite, left: &Handoff, dir: &Path) -> Result<Vec<Op>, Failure> {
-    let body = serde_json::to_string(left).expect("a handoff is plain data and always has a JSON form");
-    let own = Some(of_session(&left.session)).filter(|_| !left.session.is_empty());
-    let mut ops = Vec::new();
-    for key in own.into_iter().chain([key(dir)]) {
-        let version = ledger.doc(HANDOFF, &key)?.map_or(0, |row| row.version);
-        ops.push(Op::SaveDoc { kind: HANDOFF.to_owned(), key, version, body: body.clone() });
-    }
-    Ok(ops)
+    let own = Some(HandoffOf::Session(&left.session)).filter(|_| !left.session.is_empty());
+    own.into_iter().chain([HandoffOf::Folder(dir)]).map(|of| of.save(ledger, left)).collect()
 }
 
 /// Composes a handoff from the session's last words, the scoreboard and uncommitted changes. Empty
@@ -93,7 +78,7 @@ pub fn compose(words: &str, board: Option<&Scoreboard>, dir: &Path) -> String {
         let rows: Vec<String> = board.0.iter().map(|r| format!("- {}: {}", r.name, r.verdict)).collect();
         parts.push(format!("Checks, when it last wanted to stop:\n{}", rows.join("\n")));
     }
-    let status = Command::new("git").args(["-C", &key(dir), "status", "--short"]).output();
+    let status = Command::new("git").arg("-C").arg(dir).args(["status", "--short"]).output();
     if let Some(status) = status.ok().filter(|out| out.status.success() && !out.stdout.is_empty()) {
         let text = String::from_utf8_lossy(&status.stdout).into_owned();
         let lines: Vec<&str> = text.lines().take(STATUS_LINES).collect();

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::agent::limits::{self, VendorRefusal};
+use everloop_agents::prices;
 use everloop_agents::redact::{self, Secret};
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
+use everloop_core::guard::Scope;
 use everloop_core::hook::{
-    HANDOFF, Handoff, HookSession as Record, SESSION, SESSION_VERSION, SessionAct, StopDecision, StopRequest, Why,
+    Handoff, HookSession as Record, SESSION, SESSION_VERSION, SessionAct, StopDecision, StopRequest, Why,
 };
 use everloop_core::op::{Message, Op, Refusal as No};
 use everloop_core::scoreboard::Scoreboard;
@@ -28,13 +30,18 @@ use super::{ServiceContext, handoff};
 use crate::caller;
 use crate::completion::{self, CompletionInputs};
 use crate::error::Failure;
+use crate::handoffs::HandoffOf;
+use crate::hold::CliStart;
+use crate::hook::answer;
 use crate::hook::guardian::Guardian;
 use crate::hook::payload::{HookEvent, Payload};
 use crate::hook::session_folder::{self, SessionFolder};
 use crate::hook::text::{self, Brief};
 use crate::hook::{transcript, tree};
+use crate::install::plan::AgentCli;
+use crate::install::watch::{self, Loss};
 use crate::mailbox::MessageBody;
-use crate::state_folder::StateFolder;
+use crate::state_folder::{StateFolder, node_id};
 use crate::trust::{self, FileHashes, TrustStore};
 
 /// Longer prompts are cut here.
@@ -56,54 +63,52 @@ pub struct HookRequest<'a> {
     pub agent: Option<&'a str>,
     /// What the CLI sent; `None` when it is unreadable.
     pub payload: Option<Payload>,
+    pub source: HookSource,
 }
 
-/// What the CLI gets during a call.
-#[derive(Debug)]
-pub enum HookReply<'a> {
-    /// Context for the agent, in the CLI's format.
-    Answer(Value),
-    /// Why the moment is refused.
-    Reason(&'a str),
-}
-
-/// How a call ends.
+/// What makes the CLI call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookVerdict {
-    GoOn,
-    /// The reason was given before.
-    Refused,
+pub enum HookSource {
+    /// Settings of a project or a user.
+    Settings,
+    /// The plugin of Claude Code, which every project has.
+    Plugin,
 }
 
-/// Answers one hook. Replies are given before the one write: a message that was written down as
-/// delivered was delivered.
+/// Answers one hook: `reply` gets context for the agent or a refusal, in the CLI's format. Replies
+/// are given before the one write: a message that was written down as delivered was delivered.
 pub fn hook(
     context: &ServiceContext,
     request: HookRequest<'_>,
-    reply: &mut dyn FnMut(HookReply<'_>) -> Result<(), Failure>,
-) -> Result<HookVerdict, Failure> {
-    let HookRequest { event, agent, payload } = request;
+    reply: &mut dyn FnMut(Value) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let HookRequest { event, agent, payload, source } = request;
     let (Some(moment), Some(payload)) = (HookEvent::named(event), payload) else {
         tracing::debug!(event, "unknown hook, or unreadable stdin");
-        return Ok(HookVerdict::GoOn);
+        return Ok(());
     };
-    let Some(home) = StateFolder::supervised(context.state_dir.as_deref()) else { return Ok(HookVerdict::GoOn) };
-    let Some(ledger) = context.reader(&home)? else { return Ok(HookVerdict::GoOn) };
+    // A project with hooks of its own calls, too; one of both is enough.
+    if source == HookSource::Plugin && watch::project_calls(&project_of(&payload, context), AgentCli::Claude, event) {
+        return Ok(());
+    }
+    let Some(home) = StateFolder::supervised(context.state_dir.as_deref()) else { return Ok(()) };
+    let Some(ledger) = context.reader(&home)? else { return Ok(()) };
     let cwd = payload.cwd().unwrap_or_else(|| context.dir.clone());
     let notice = notice(context, (moment, &cwd), &ledger)?;
     let projects = &*context.projects;
     let Some(file) = session_folder::in_force(projects, &home, &ledger, &cwd)? else {
         if let Some(notice) = notice {
-            reply(HookReply::Answer(json!({ "systemMessage": notice })))?;
+            reply(json!({ "systemMessage": notice }))?;
         }
-        return Ok(HookVerdict::GoOn);
+        return Ok(());
     };
     let Some(place) = SessionFolder::find(projects, &file, &ledger, context.now())? else {
-        return Ok(HookVerdict::GoOn);
+        return Ok(());
     };
     let agent = agent.map_or_else(|| payload.agent().to_owned(), str::to_owned);
     let now = context.now();
-    let mut session = SessionContext { context, reply, home, ledger: Some(ledger), place, payload, agent, notice, now };
+    let ledger = Some(ledger);
+    let mut session = SessionContext { context, reply, moment, home, ledger, place, payload, agent, notice, now };
     match moment {
         HookEvent::SessionStart => session.begins(),
         HookEvent::UserPromptSubmit => session.is_told(),
@@ -114,8 +119,14 @@ pub fn hook(
         HookEvent::PreCompact => session.hands_off("compaction"),
         HookEvent::Notification => session.calls_for_a_person(),
         HookEvent::SessionEnd => session.ends(),
-        HookEvent::SubagentStop => Ok(HookVerdict::GoOn),
+        HookEvent::SubagentStop => Ok(()),
     }
+}
+
+/// The folder whose settings Claude Code reads.
+fn project_of(payload: &Payload, context: &ServiceContext) -> PathBuf {
+    let named = std::env::var_os("CLAUDE_PROJECT_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    named.or_else(|| payload.cwd()).unwrap_or_else(|| context.dir.clone())
 }
 
 /// One line for the person about a file that is not in force: what it would run, and how to trust
@@ -136,7 +147,8 @@ fn notice(
 /// One session at one moment.
 struct SessionContext<'a> {
     context: &'a ServiceContext,
-    reply: &'a mut dyn FnMut(HookReply<'_>) -> Result<(), Failure>,
+    reply: &'a mut dyn FnMut(Value) -> Result<(), Failure>,
+    moment: HookEvent,
     home: StateFolder,
     /// For reading; dropped before anything is written.
     ledger: Option<Sqlite>,
@@ -219,38 +231,59 @@ impl SessionContext<'_> {
         if let Some(notice) = self.notice.take() {
             told["systemMessage"] = notice.into();
         }
-        (self.reply)(HookReply::Answer(told))
+        (self.reply)(told)
     }
 
-    fn refuse(&mut self, why: &str) -> Result<HookVerdict, Failure> {
-        (self.reply)(HookReply::Reason(why))?;
-        Ok(HookVerdict::Refused)
+    fn refuse(&mut self, why: &str) -> Result<(), Failure> {
+        (self.reply)(answer::refusal(&self.agent, self.moment, &self.payload, why))
     }
 
-    fn begins(&mut self) -> Result<HookVerdict, Failure> {
+    fn begins(&mut self) -> Result<(), Failure> {
         if let Some(guardian) = self.guardian() {
             guardian.accept()?;
         }
         let (version, mut record) = self.record()?;
         record.ended = false;
+        // It begins again: an earlier hold is over.
+        let before = record.did_not_go_on(self.now);
         let (ids, messages) = self.messages(&mut record)?;
-        let handoff = handoff::read(self.ledger()?, &self.place.root)?;
-        let known = self.place.state.as_ref().map(|s| &s.board);
+        let handoff = HandoffOf::Folder(&self.place.root).read(self.ledger()?)?;
+        let known = self.place.state.as_ref().map(|s| &s.progress.board);
         let board = record.verdict.as_ref().map(|v| &v.board).or(known);
         let brief = Brief { place: &self.place, board, handoff: handoff.as_ref(), messages: &messages };
         let brief = brief.render();
         self.tell(&brief)?;
         let (agent, dir) = (self.agent.clone(), self.place.dir.display().to_string());
-        let began = self.happened([SessionAct::Began { agent, source: self.payload.text("source").to_owned(), dir }]);
+        let began = SessionAct::Began { agent, source: self.payload.text("source").to_owned(), dir };
+        let began = self.happened(before.into_iter().chain([began]));
         self.write(Some((version, record)), vec![began, Op::Consume { ids }])?;
-        Ok(HookVerdict::GoOn)
+        self.count_start();
+        Ok(())
     }
 
-    fn is_told(&mut self) -> Result<HookVerdict, Failure> {
+    /// A session is a start, too: the guard shows how many there are. What a turn starts is counted
+    /// with the turn. A failure here never fails the hook.
+    fn count_start(&self) {
+        if in_turn() {
+            return;
+        }
+        let account = self.place.account(&self.agent).map(|name| Scope::Account(name.to_owned()));
+        let scopes: Vec<Scope> = account.into_iter().chain([Scope::Node(node_id()), Scope::All]).collect();
+        let by = format!("session {}", self.payload.session());
+        let start = CliStart { scopes, agent: &self.agent, by, now: self.now };
+        let counted = Sqlite::open(&self.home.database(), OpenMode::ReadWrite)
+            .and_then(|mut ledger| start.count(&mut ledger, |_| None));
+        if let Err(e) = counted {
+            tracing::debug!(error = %e, "cannot count the start of a session");
+        }
+    }
+
+    fn is_told(&mut self) -> Result<(), Failure> {
         let (version, mut record) = self.record()?;
         if record.echoes(self.payload.text("prompt")) {
-            return Ok(HookVerdict::GoOn);
+            return self.went_on((version, record), Vec::new());
         }
+        let before = record.did_not_go_on(self.now);
         if let Some(guardian) = self.guardian() {
             guardian.accept()?;
         }
@@ -265,22 +298,27 @@ impl SessionContext<'_> {
             self.tell(told.trim())?;
         }
         let prompt = self.without_secrets(self.payload.text("prompt"));
-        let mut ops = vec![self.happened([SessionAct::Prompted { text: text::cut(prompt, PROMPT_BYTES) }])];
+        let prompted = SessionAct::Prompted { text: text::cut(prompt, PROMPT_BYTES) };
+        let mut ops = vec![self.happened(before.into_iter().chain([prompted]))];
         ops.push(Op::Consume { ids });
         // A prompt means that the person is present: tickets that wait for one are closed.
         let answer = "the person went on with the session".to_owned();
         ops.extend(self.ticket_keys().map(|key| Op::CloseTicket { key, answer: answer.clone() }));
         self.write(Some((version, record)), ops)?;
-        Ok(HookVerdict::GoOn)
+        Ok(())
     }
 
-    fn reaches_for_a_tool(&mut self) -> Result<HookVerdict, Failure> {
+    fn reaches_for_a_tool(&mut self) -> Result<(), Failure> {
         let targets = self.payload.targets();
-        let Some(first) = targets.first() else { return Ok(HookVerdict::GoOn) };
+        let Some(first) = targets.first() else { return Ok(()) };
         let judges = targets.iter().find(|path| self.place.protects(path));
-        let path = judges.unwrap_or(first);
+        let hooks = watch::files(&self.home, &self.place.root)?;
+        let hooks = targets.iter().find(|path| hooks.iter().any(|(_, file)| file == *path));
+        let path = hooks.or(judges).unwrap_or(first);
         let shown = path.strip_prefix(&self.place.dir).unwrap_or(path).display().to_string();
-        let why = if judges.is_some() {
+        let why = if hooks.is_some() {
+            Some(format!("`{shown}` is protected: it names the hooks of this session. A person changes it."))
+        } else if judges.is_some() {
             Some(format!(
                 "`{shown}` is protected: it judges the work, so work that changes it does not count. Change the work itself; new \
                  files beside it are welcome."
@@ -288,25 +326,35 @@ impl SessionContext<'_> {
         } else {
             self.guardian().and_then(|guardian| guardian.refuses(&self.payload))
         };
-        let Some(why) = why else { return Ok(HookVerdict::GoOn) };
+        let Some(why) = why else { return Ok(()) };
         let tool = self.payload.text("tool_name").to_owned();
         let refused = self.happened([SessionAct::Refused { tool, path: shown, why: why.clone() }]);
         self.write(None, vec![refused])?;
         self.refuse(&format!("everloop: {why}"))
     }
 
-    fn used_a_tool(&mut self) -> Result<HookVerdict, Failure> {
+    fn used_a_tool(&mut self) -> Result<(), Failure> {
         let restored = self.restore()?;
         let signs = self.signs();
-        let code = if restored.is_empty() {
-            HookVerdict::GoOn
-        } else {
-            let event = self.happened(restored.clone());
-            self.write(None, vec![event])?;
-            self.refuse(&told_of(&restored))?
-        };
+        let record = self.record()?;
+        if !restored.is_empty() {
+            self.refuse(&about_restored(&restored))?;
+        }
+        self.went_on(record, restored)?;
         self.signal(signs);
-        Ok(code)
+        Ok(())
+    }
+
+    /// Writes down that a session went on after a refused stop, with what else happened.
+    fn went_on(&mut self, (version, mut record): (u64, Record), mut did: Vec<SessionAct>) -> Result<(), Failure> {
+        let held = record.went_on(self.now);
+        let record = held.is_some().then_some((version, record));
+        did.extend(held);
+        if did.is_empty() {
+            return Ok(());
+        }
+        let event = self.happened(did);
+        self.write(record, vec![event])
     }
 
     /// Completion signs that were not reported yet, each as one batch. A failure here never fails
@@ -355,27 +403,37 @@ impl SessionContext<'_> {
         }
     }
 
+    /// Puts back what was lost: guarded files, and the hooks of the CLI. In a turn the project is a
+    /// clone, and its hooks are not those of a person's session.
     fn restore(&self) -> Result<Vec<SessionAct>, Failure> {
-        match self.guardian() {
-            Some(guardian) => Ok(guardian.restore()?),
-            None => Ok(Vec::new()),
+        let mut restored = self.guardian().map(|guardian| guardian.restore()).transpose()?.unwrap_or_default();
+        if in_turn() {
+            return Ok(restored);
         }
+        for lost in watch::restore(&self.home, &self.place.root)? {
+            let path = lost.file.strip_prefix(&self.place.root).unwrap_or(&lost.file).display().to_string();
+            let left_bytes = (lost.how != Loss::Gone).then_some(0);
+            restored.push(SessionAct::Restored { path, left_bytes });
+        }
+        Ok(restored)
     }
 
-    fn wants_to_stop(&mut self) -> Result<HookVerdict, Failure> {
+    fn wants_to_stop(&mut self) -> Result<(), Failure> {
         // The supervisor judges a turn after it, in a checkout of its own.
         if in_turn() {
-            return Ok(HookVerdict::GoOn);
+            return Ok(());
         }
         let restored = self.restore()?;
         let (version, mut record) = self.record()?;
+        let again = self.payload.flag("stop_hook_active");
+        let before = if again { record.went_on(self.now) } else { record.did_not_go_on(self.now) };
         let rules = self.place.hook.rules.clone();
         let pending = self.payload.pending();
         let stop = StopRequest {
             tree: tree::signature(&self.place.dir),
             guard: self.place.held(self.ledger()?, self.now)?,
             pending: &pending,
-            again: self.payload.flag("stop_hook_active"),
+            again,
         };
         let mut answer = record.wants_to_stop(&stop, &rules, self.now);
         if answer == StopDecision::Ask {
@@ -390,22 +448,18 @@ impl SessionContext<'_> {
         let full = record.fills(self.context_percent(), &rules);
         let board = record.verdict.as_ref().map(|v| v.board.clone()).unwrap_or_default();
         let failing: Vec<String> = board.failing().map(|row| row.name.clone()).collect();
-        let mut did = restored.clone();
+        let mut did: Vec<SessionAct> = before.into_iter().chain(restored).collect();
         let mut ops = Vec::new();
-        let hold = |record: &mut Record, failing: Vec<String>, reason: &str| {
-            record.held_with(reason);
-            SessionAct::Held { holds: record.holds, failing }
-        };
-        let code = match answer {
+        match answer {
             StopDecision::Hold => {
                 let reason = text::reason(&self.place, &board);
-                did.push(hold(&mut record, failing, &reason));
-                self.refuse(&reason)?
+                record.ask_to_go_on(failing, &reason, self.now);
+                self.refuse(&reason)?;
             }
             StopDecision::LetGo(Why::Passes | Why::Cap { .. }) if full => {
                 let reason = text::ask_for_handoff(record.context_percent.unwrap_or_default());
-                did.push(hold(&mut record, vec!["handoff".to_owned()], &reason));
-                self.refuse(&reason)?
+                record.ask_to_go_on(vec!["handoff".to_owned()], &reason, self.now);
+                self.refuse(&reason)?;
             }
             StopDecision::LetGo(why) => {
                 if let Why::Cap { holds } = &why {
@@ -413,15 +467,16 @@ impl SessionContext<'_> {
                     ops.push(self.ticket("stopped", &says));
                 }
                 did.push(SessionAct::LetGo { why });
-                HookVerdict::GoOn
             }
-            StopDecision::Ask => HookVerdict::GoOn,
-        };
-        record.last = did.last().map(|did| (self.now, did.clone()));
-        ops.push(self.happened(did));
+            StopDecision::Ask => {}
+        }
+        record.last = did.last().map(|did| (self.now, did.clone())).or(record.last);
+        if !did.is_empty() {
+            ops.push(self.happened(did));
+        }
         self.write(Some((version, record)), ops)?;
         self.signal(signs);
-        Ok(code)
+        Ok(())
     }
 
     fn judge(&self) -> Result<Option<Scoreboard>, Failure> {
@@ -438,7 +493,7 @@ impl SessionContext<'_> {
         Ok(boards.and_then(|mut boards| boards.pop()))
     }
 
-    fn is_not_served(&mut self) -> Result<HookVerdict, Failure> {
+    fn is_not_served(&mut self) -> Result<(), Failure> {
         let (version, mut record) = self.record()?;
         let error = self.payload.text("error").to_owned();
         let said = self.payload.text("last_assistant_message");
@@ -455,36 +510,44 @@ impl SessionContext<'_> {
         record.parked_until = until;
         let text = text::cut(self.without_secrets(&format!("{error} {said}")), 500);
         let parked = SessionAct::Parked { text: text.trim().to_owned(), until };
+        let before = record.went_on(self.now);
         record.last = Some((self.now, parked.clone()));
-        let mut ops = vec![self.happened([parked])];
+        let mut ops = vec![self.happened(before.into_iter().chain([parked]))];
         if limit.is_some() && until.is_none() {
             ops.push(self.ticket("limit", &format!("is limited by its vendor without an end time: {text}")));
         }
         self.write(Some((version, record)), ops)?;
-        Ok(HookVerdict::GoOn)
+        Ok(())
     }
 
-    fn hands_off(&mut self, at: &str) -> Result<HookVerdict, Failure> {
-        let record = self.record()?;
-        let ops = self.handoff(&record.1, at)?;
-        self.write(Some(record), ops)?;
-        Ok(HookVerdict::GoOn)
+    fn hands_off(&mut self, at: &str) -> Result<(), Failure> {
+        let (version, mut record) = self.record()?;
+        let before = record.went_on(self.now);
+        let mut ops = self.handoff(&record, at)?;
+        ops.extend(before.map(|before| self.happened([before])));
+        self.write(Some((version, record)), ops)?;
+        Ok(())
     }
 
-    fn ends(&mut self) -> Result<HookVerdict, Failure> {
+    fn ends(&mut self) -> Result<(), Failure> {
         let (version, mut record) = self.record()?;
         record.ended = true;
         let mut ops = self.handoff(&record, "end")?;
-        ops.push(self.happened([SessionAct::Ended { reason: self.payload.text("reason").to_owned() }]));
+        let before = record.did_not_go_on(self.now);
+        if let Some(SessionAct::NotHeld { failing }) = &before {
+            let says = format!("was held and ended all the same; {} still fails", failing.join(", "));
+            ops.push(self.ticket("stopped", &says));
+        }
+        let ended = SessionAct::Ended { reason: self.payload.text("reason").to_owned() };
+        ops.push(self.happened(before.into_iter().chain([ended])));
         self.write(Some((version, record)), ops)?;
-        Ok(HookVerdict::GoOn)
+        Ok(())
     }
 
     /// Composes the handoff for the next session, unless this one wrote one itself.
     fn handoff(&self, record: &Record, at: &str) -> Result<Vec<Op>, Failure> {
         let session = self.payload.session();
-        let row = self.ledger()?.doc(HANDOFF, &handoff::key(&self.place.root))?;
-        let before = row.as_ref().and_then(|row| serde_json::from_str::<Handoff>(&row.body).ok());
+        let before = HandoffOf::Folder(&self.place.root).read(self.ledger()?).ok().flatten();
         if before.is_some_and(|h| h.session == session && h.by_agent) {
             return Ok(vec![self.happened([SessionAct::HandedOff { at: at.to_owned() }])]);
         }
@@ -501,18 +564,18 @@ impl SessionContext<'_> {
         Ok(ops)
     }
 
-    fn calls_for_a_person(&mut self) -> Result<HookVerdict, Failure> {
+    fn calls_for_a_person(&mut self) -> Result<(), Failure> {
         let (version, record) = self.record()?;
         let kind = self.payload.text("notification_type").to_owned();
         // A session that has finished may wait for as long as it likes.
         let finished = record.verdict.as_ref().is_some_and(|v| v.board.all_pass());
         if finished || !CALLS.contains(&kind.as_str()) {
-            return Ok(HookVerdict::GoOn);
+            return Ok(());
         }
         let said = text::cut(self.without_secrets(self.payload.text("message")), 500);
         let ticket = self.ticket(&kind, &format!("waits for you: {said}"));
         self.write(Some((version, record)), vec![ticket])?;
-        Ok(HookVerdict::GoOn)
+        Ok(())
     }
 
     /// One ticket per session and cause.
@@ -530,7 +593,7 @@ impl SessionContext<'_> {
     /// Messages that the session did not get yet: those of the loop, and of its own mailbox
     /// (`everloop message send @SESSION`), with the ids of the latter.
     fn messages(&self, record: &mut Record) -> Result<(Vec<u64>, Vec<String>), Failure> {
-        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.notes.clone());
+        let notes = self.place.state.as_ref().map_or_else(Vec::new, |s| s.people.notes.clone());
         let notes: Vec<String> = notes.iter().map(|note| note.text().to_owned()).collect();
         let mut messages: Vec<String> = record.untold(&notes).into_iter().map(str::to_owned).collect();
         let found = self.ledger()?.messages(Recipients::These(&[format!("@{}", self.payload.session())]), MESSAGES)?;
@@ -542,8 +605,12 @@ impl SessionContext<'_> {
     fn context_percent(&self) -> Option<u32> {
         let told = self.payload.context_tokens();
         let path = PathBuf::from(self.payload.text("transcript_path"));
-        let tokens = told.or_else(|| transcript::ending(&path).context_tokens)?;
-        Some(transcript::percent(tokens, self.place.hook.context_tokens))
+        let end = transcript::ending(&path);
+        let tokens = told.or(end.context_tokens)?;
+        let named = prices::context_of(self.payload.text("model"));
+        let window = self.place.hook.context_tokens;
+        let window = window.unwrap_or_else(|| transcript::window(named.or(end.window), tokens));
+        Some(transcript::percent(tokens, window))
     }
 
     fn without_secrets(&self, text: &str) -> String {
@@ -566,7 +633,7 @@ fn said(message: &Message) -> String {
     format!("{}: {}", message.by, MessageBody::of(message).text)
 }
 
-fn told_of(restored: &[SessionAct]) -> String {
+fn about_restored(restored: &[SessionAct]) -> String {
     let names: Vec<&str> = restored
         .iter()
         .filter_map(|did| match did {

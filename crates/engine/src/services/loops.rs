@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
-use everloop_core::event::Event;
+use everloop_core::event::{Event, LoopEnd};
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::state::LoopState;
+use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::{Time, human};
-use everloop_store::Ledger;
+use everloop_store::{Ledger, LoopRow, Sqlite};
 use serde::Serialize;
 
 use super::ServiceContext;
 use super::runtime::{block_on, own_shim};
 use crate::error::Failure;
 use crate::port::Listen;
+use crate::quantities::used_up;
+use crate::record::read_state;
+use crate::state_folder::StateFolder;
 use crate::supervisor::{LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 
 /// A longer sleep of an agent is for a person to grant.
@@ -94,6 +97,69 @@ pub fn wake(context: &ServiceContext, word: Option<&str>) -> Result<CommandAnswe
     Ok(CommandAnswer::new(&state.id, "looks again now", taker))
 }
 
+/// Loops that are not over, as a supervisor of all loops meets them.
+#[derive(Clone, Debug, Default)]
+pub struct Unfinished {
+    /// Detached or configured: these go on.
+    pub going_on: Vec<LoopState>,
+    /// Of terminals that are gone: these are left alone.
+    pub left: Vec<LoopState>,
+}
+
+/// The loops that are not over, besides one.
+pub fn unfinished(ledger: &Sqlite, besides: Option<&LoopId>) -> Result<Unfinished, Failure> {
+    let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    let open = states.into_iter().filter(|state| !state.is_over() && Some(&state.id) != besides);
+    let (left, going_on) = open.partition(|state| state.people.attached);
+    Ok(Unfinished { going_on, left })
+}
+
+/// Lets a loop go on without its terminal, before its supervisor begins.
+pub fn detach(context: &ServiceContext, ledger: &mut Sqlite, id: &LoopId) -> Result<(), Failure> {
+    record(context, ledger, id, Event::Detached { by: context.caller.name() })
+}
+
+/// Records an event of a loop that no supervisor attends.
+pub(super) fn record(context: &ServiceContext, ledger: &mut Sqlite, id: &LoopId, event: Event) -> Result<(), Failure> {
+    let Some(row) = ledger.get_loop(id)? else { return Ok(()) };
+    let mut state = read_state(&row)?;
+    state.apply(&event, context.now());
+    let append = Op::Append { owner: Some(id.clone()), events: vec![event] };
+    ledger.transact(context.now(), &[append, state.save(row.version)])?;
+    Ok(())
+}
+
+/// Leaves a command in the box of a loop, for the supervisor that attends it.
+pub fn leave(context: &ServiceContext, home: &StateFolder, id: &LoopId, command: &LoopCommand) -> Result<(), Failure> {
+    let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
+    let signal = Op::Signal { to: id.to_string(), by: context.caller.name(), body };
+    context.writer(home)?.transact(context.now(), &[signal])?;
+    home.wake();
+    Ok(())
+}
+
+/// Refuses a command that an ended loop would never take.
+fn need_unfinished(state: &LoopState, command: &LoopCommand) -> Result<(), Failure> {
+    let Phase::Ended { ending, .. } = &state.phase else { return Ok(()) };
+    let what = match command {
+        LoopCommand::Pause { .. } => "pause",
+        LoopCommand::Stop { .. } => "stop",
+        LoopCommand::Steer { .. } if *ending == LoopEnd::Reached => "steer",
+        _ => return Ok(()),
+    };
+    let ended = match ending {
+        LoopEnd::Reached => "has reached its goal".to_owned(),
+        LoopEnd::Exhausted { bound } => format!("has ended: its {}", used_up(bound)),
+        LoopEnd::Stopped { by } => format!("was stopped by {by}"),
+        LoopEnd::Failed { why } => format!("has failed: {why}"),
+    };
+    let hint = match ending {
+        LoopEnd::Reached => "start a new one with `everloop run`".to_owned(),
+        _ => format!("`everloop resume {}` lets it go on", state.id),
+    };
+    Err(Failure::usage(format!("loop `{}` {ended}: there is nothing to {what}", state.id)).hint(hint))
+}
+
 /// Sends a command to a loop, found by `word`.
 pub fn send(
     context: &ServiceContext,
@@ -102,7 +168,10 @@ pub fn send(
 ) -> Result<(LoopState, Taker), Failure> {
     let home = context.home()?;
     let mut ledger = context.writer(&home)?;
-    let (row, _) = context.find_loop(&ledger, word)?;
+    let (row, state) = find_one(context, &ledger, word)?;
+    if context.caller.is_person() {
+        need_unfinished(&state, command)?;
+    }
     let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
     let signal = Op::Signal { to: row.id.to_string(), by: context.caller.name(), body };
     ledger.transact(context.now(), &[signal])?;
@@ -111,6 +180,49 @@ pub fn send(
     let ledger = context.writer(&home)?;
     let (_, state) = context.find_loop(&ledger, Some(row.id.as_str()))?;
     Ok((state, taker))
+}
+
+/// The loop that a command is for: as [`ServiceContext::find_loop`], unless several loops that are
+/// not over have the name.
+pub fn find_one(
+    context: &ServiceContext,
+    ledger: &Sqlite,
+    word: Option<&str>,
+) -> Result<(LoopRow, LoopState), Failure> {
+    let (row, state) = context.find_loop(ledger, word)?;
+    if let Some(word) = word.filter(|word| *word != row.id.as_str()) {
+        need_one(&called(ledger, word, |state| !state.is_over())?, word)?;
+    }
+    Ok((row, state))
+}
+
+/// The loops that are called `name`, of those that count.
+pub fn called(ledger: &Sqlite, name: &str, counts: impl Fn(&LoopState) -> bool) -> Result<Vec<LoopState>, Failure> {
+    let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
+    Ok(states.into_iter().filter(|state| state.name == name && counts(state)).collect())
+}
+
+/// The loops among which a command to the loop `name` has to choose: those that are not over, where
+/// there are several.
+pub fn rivals(context: &ServiceContext, name: &str) -> Result<Vec<LoopState>, Failure> {
+    let home = context.home()?;
+    let Some(ledger) = context.reader(&home)? else { return Ok(Vec::new()) };
+    if ledger.get_loop(&LoopId::new(name))?.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut open = called(&ledger, name, |state| !state.is_over())?;
+    open.sort_by_key(|state| std::cmp::Reverse(state.created_at));
+    Ok(if open.len() > 1 { open } else { Vec::new() })
+}
+
+/// Refuses a name that several loops have: a command is for one of them.
+pub fn need_one(named: &[LoopState], name: &str) -> Result<(), Failure> {
+    if named.len() < 2 {
+        return Ok(());
+    }
+    let ids: Vec<String> = named.iter().map(|s| format!("{} (in {})", s.id, s.spec.workspace.dir)).collect();
+    Err(Failure::usage(format!("{} loops are called `{name}`", named.len()))
+        .hint(format!("name one by its id: {}", ids.join(", "))))
 }
 
 /// Has the messages in a loop's box taken.

@@ -54,12 +54,16 @@ pub struct CommentAnswer {
 
 /// Leaves a message.
 pub fn send(context: &ServiceContext, request: &SendRequest) -> Result<SendAnswer, Failure> {
-    let text = mailbox::checked(&request.text)?.to_owned();
+    let text = mailbox::checked(&request.text)?;
     let to = request.to.as_str();
     let home = context.home()?;
     let mut ledger = context.writer(&home)?;
     if to == PERSON {
-        let about = context.named_loop(&ledger, request.about.as_deref())?;
+        let about = match &request.about {
+            // A question of a turn is its loop's: only so does the answer reach a next turn.
+            None => context.own_loop(&ledger)?.map(|state| state.id),
+            named => context.named_loop(&ledger, named.as_deref())?,
+        };
         return ask(context, &mut ledger, about.as_ref(), &text);
     }
     if to.starts_with(mailbox::QUESTION) {
@@ -85,7 +89,7 @@ pub fn send(context: &ServiceContext, request: &SendRequest) -> Result<SendAnswe
 pub fn comment(context: &ServiceContext, task: &TaskId, text: &str) -> Result<CommentAnswer, Failure> {
     let text = mailbox::checked(text)?;
     let mut ledger = context.writer(&context.home()?)?;
-    write_comment(context, &mut ledger, task, text)
+    write_comment(context, &mut ledger, task, &text)
 }
 
 /// The comment and its line in the journal are one transaction.

@@ -13,9 +13,8 @@ use serde::Serialize;
 use super::{ServiceContext, no_loops};
 use crate::board;
 use crate::error::Failure;
-use crate::mailbox;
 use crate::state_folder::StateFolder;
-use crate::supervisor::prompt::render;
+use crate::supervisor::prompt::{WrittenForTurn, render};
 
 /// Records read at once.
 const CHUNK: usize = 1000;
@@ -65,8 +64,8 @@ pub fn next(context: &ServiceContext, word: Option<&str>) -> Result<NextPrompt, 
             task
         }
     };
-    let comments = task.as_ref().map(|row| mailbox::comments(&ledger, &row.task.id)).transpose()?.unwrap_or_default();
-    let text = render(&state, task.as_ref(), comments, now)?;
+    let written = WrittenForTurn::read(&ledger, &state.id, task.as_ref().map(|row| &row.task.id))?;
+    let text = render(&state, task.as_ref(), written, now)?;
     Ok(NextPrompt { id: state.id, text })
 }
 
@@ -91,7 +90,7 @@ pub fn search(context: &ServiceContext, wanted: &PromptSearch) -> Result<Vec<Kep
 
 /// The task of the next turn, unless it is one that the loop will make for itself.
 fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<TaskRow>, Failure> {
-    if let (true, Some(task)) = (state.retry, &state.task) {
+    if let (true, Some(task)) = (state.task.retry, &state.task.id) {
         let row = ledger.task(task)?;
         if row.as_ref().is_some_and(|r| matches!(r.state, TaskState::Queued | TaskState::Leased { .. })) {
             return Ok(row);
@@ -103,9 +102,9 @@ fn next_task(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Tas
 
 /// Sets the number and the task of the next turn.
 fn look_ahead(state: &mut LoopState, task: Option<&TaskRow>) {
-    state.started += 1;
-    let own = TaskId::of_loop(&state.id, state.task_number + 1);
-    state.task = Some(task.map_or(own, |row| row.task.id.clone()));
+    state.task.started += 1;
+    let own = TaskId::of_loop(&state.id, state.task.number + 1);
+    state.task.id = Some(task.map_or(own, |row| row.task.id.clone()));
 }
 
 /// All prompts, oldest first.

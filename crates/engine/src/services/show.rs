@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use everloop_agents::job::{self, JobRecord, Started, Stream};
 use everloop_core::completion::Memory;
-use everloop_core::ids::{TaskId, TurnId};
+use everloop_core::event::Event;
+use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::op::{LateResult, TaskRow};
 use everloop_core::state::LoopState;
+use everloop_core::stream::TurnReport;
 use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
 
 use super::tasks::no_task;
@@ -20,6 +22,9 @@ use crate::record::read_state;
 const MAX_TASKS: usize = 20;
 /// The end of each stream that is read; `everloop logs --turn` has all that was kept.
 const TAIL_BYTES: u64 = 4096;
+
+/// Records of a journal that are read at once.
+const JOURNAL_CHUNK: usize = 1000;
 
 /// What a word meant.
 #[derive(Debug)]
@@ -54,6 +59,8 @@ pub struct TurnShown {
     pub turn: TurnId,
     /// The loop that its task belongs to.
     pub state: Option<LoopState>,
+    /// The sum of its agent's records, once it has ended.
+    pub report: Option<Box<TurnReport>>,
     /// How its job ended.
     pub record: Option<JobRecord>,
     pub process: Option<Started>,
@@ -141,12 +148,14 @@ fn one_turn(turn: TurnId, ledger: &Sqlite, context: &ServiceContext) -> Result<S
     let process = if there { job::started(&dir).map_err(failed)? } else { None };
     let tail = |stream| if there { job::output(&dir, stream, TAIL_BYTES) } else { Ok(String::new()) };
     let (stdout_tail, stderr_tail) = (tail(Stream::Out).map_err(failed)?, tail(Stream::Err).map_err(failed)?);
+    let report = state.as_ref().map(|state| report(&turn, &state.id, ledger)).transpose()?.flatten();
     let prompt = Some(dir.join("prompt.md")).filter(|prompt| prompt.is_file());
     let files = if there { files(&dir) } else { Vec::new() };
     let dir = there.then_some(dir);
     Ok(ShowAnswer::Turn(Box::new(TurnShown {
         turn,
         state,
+        report,
         record,
         process,
         dir,
@@ -157,8 +166,24 @@ fn one_turn(turn: TurnId, ledger: &Sqlite, context: &ServiceContext) -> Result<S
     })))
 }
 
+/// What the agent of a turn reported, from the journal of its loop.
+fn report(turn: &TurnId, owner: &LoopId, ledger: &Sqlite) -> Result<Option<Box<TurnReport>>, Failure> {
+    let mut after = 0;
+    loop {
+        let records = ledger.journal(after, Some(owner), JOURNAL_CHUNK)?;
+        let Some(last) = records.last() else { return Ok(None) };
+        after = last.seq;
+        for record in records {
+            match record.event {
+                Event::TurnExited { turn: ended, exit } if ended == *turn => return Ok(exit.report),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The loop that the turn's task belongs to.
-fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
+pub(super) fn owner(turn: &TurnId, ledger: &Sqlite) -> Result<Option<LoopState>, Failure> {
     let id = ledger.task(turn.task())?.and_then(|row| row.task.owner);
     let row = id.map(|id| ledger.get_loop(&id)).transpose()?.flatten();
     row.as_ref().map(read_state).transpose()

@@ -2,7 +2,8 @@
 //! allow is the ledger's.
 //!
 //! - here: a change with its line in the journal, as one transaction
-//! - `add`: new tasks; `claim`: taking one; `finish`: ending a held one; `amend`: other changes
+//! - `add`: new tasks; `claim`: taking one; `finish`: ending a held one; `edit`: its text; `amend`:
+//!   other changes
 
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
@@ -16,11 +17,13 @@ use crate::record::record;
 mod add;
 mod amend;
 mod claim;
+mod edit;
 mod finish;
 
 pub use add::{AddTask, MAX_PROMPT_BYTES, add};
 pub use amend::{AmendTask, TaskAmended, TaskChange, amend};
 pub use claim::{ClaimTask, NextTask, TaskHold, claim, next};
+pub use edit::{EditTask, TaskEdited, edit, editable};
 pub use finish::{FailTask, FinishTask, done, fail};
 
 /// The supervisor may write the loop at the same time; then its new state is read and the change

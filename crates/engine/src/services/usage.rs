@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
+use everloop_core::spec::AgentSpec;
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use jiff::tz::TimeZone;
@@ -48,10 +49,10 @@ fn count(ledger: &Sqlite, only: Option<&LoopId>, by: By, since: Option<Time>) ->
     for row in ledger.loops()? {
         let state = read_state(&row)?;
         let agent = &state.spec.agent;
-        let known = Loop { name: state.name.clone(), agent: agent.name.clone(), account: agent.account.clone() };
+        let known = Loop { name: state.name.clone(), agent: agent.name.clone(), account: agent.guard_account() };
         tally.know(state.id.clone(), known);
         if state.spec.guard.pace && !state.is_over() {
-            tally.paced.extend(state.spec.agents().map(|agent| agent.account.clone()));
+            tally.paced.extend(state.spec.agents().map(AgentSpec::guard_account));
         }
     }
     let mut after = match since {

@@ -8,6 +8,7 @@ use everloop_core::op::Ticket;
 use everloop_core::state::LoopState;
 use everloop_store::{Ledger, Tickets};
 
+use super::mesh::{MeshDetail, MeshView};
 use super::status::freeze_of;
 use super::{ServiceContext, no_loops, sessions};
 use crate::completion;
@@ -31,23 +32,35 @@ pub struct LoopWhy {
 }
 
 /// What a word meant, and what explains it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum WhyAnswer {
     Loop(Box<LoopWhy>),
     Session { id: String, record: Box<Record> },
+    Mesh(Box<MeshWhy>),
+}
+
+/// What explains a loop of the mesh.
+#[derive(Debug)]
+pub struct MeshWhy {
+    pub detail: MeshDetail,
+    /// With the hub, or with this node's copy of it.
+    pub view: MeshView,
 }
 
 /// What explains the loop or the session that a word means; without a word the loop of this folder.
 pub fn why(context: &ServiceContext, word: Option<&str>) -> Result<WhyAnswer, Failure> {
     let home = context.home()?;
-    let Some(ledger) = context.reader(&home)? else { return Err(no_loops()) };
+    let Some(ledger) = context.reader(&home)? else { return of_mesh(context, word, no_loops()) };
     let found = context.find_loop(&ledger, word);
     if let (Err(_), Some(word)) = (&found, word)
         && let Some((id, record)) = sessions::find(&ledger, word)?
     {
         return Ok(WhyAnswer::Session { id, record: Box::new(record) });
     }
-    let (_, state) = found?;
+    let (_, state) = match found {
+        Ok(found) => found,
+        Err(failure) => return of_mesh(context, word, failure),
+    };
     let guards = ledger.guards()?;
     let mut tickets = ledger.tickets(Tickets::Open)?;
     tickets.retain(|t| t.owner.as_ref() == Some(&state.id));
@@ -61,4 +74,16 @@ pub fn why(context: &ServiceContext, word: Option<&str>) -> Result<WhyAnswer, Fa
         supervisor: home.owner(),
         state,
     })))
+}
+
+/// The loop of the mesh with this id; `failure` when there is none, or no mesh.
+fn of_mesh(context: &ServiceContext, word: Option<&str>, failure: Failure) -> Result<WhyAnswer, Failure> {
+    let Some(word) = word.filter(|_| context.home().is_ok_and(|home| home.membership().exists())) else {
+        return Err(failure);
+    };
+    let view = MeshView::open(context)?;
+    match view.find(word)? {
+        Some(detail) => Ok(WhyAnswer::Mesh(Box::new(MeshWhy { detail, view }))),
+        None => Err(failure),
+    }
 }

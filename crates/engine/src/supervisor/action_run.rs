@@ -1,6 +1,7 @@
 //! An action run: one action of one loop, run apart from the owner task. Everything it needs
 //! travels with it.
 
+use everloop_agents::environment::Outside;
 use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::{Workspace, WorkspaceOptions};
 use everloop_core::action::{Action, Input};
@@ -19,6 +20,8 @@ pub(super) struct ActionRun {
     pub home: StateFolder,
     pub shim: ShimProgram,
     pub state: LoopState,
+    /// The environment that its commands are given parts of.
+    pub outside: Outside,
     pub workspace: Option<Workspace>,
     /// The task's title, for the commit.
     pub title: String,
@@ -66,7 +69,7 @@ impl ActionRun {
     }
 
     async fn clean_up(&mut self) -> Input {
-        let work = self.state.work.clone();
+        let work = self.state.progress.work.clone();
         let cleaned = match self.workspace().await {
             Ok(workspace) => {
                 // The line of work stays under its ref, also what never reached the target.
@@ -88,7 +91,7 @@ impl ActionRun {
 
 /// Where the loop last moved its target, according to the ledger.
 fn landed(state: &LoopState) -> Option<&str> {
-    state.kept.iter().rev().find_map(|kept| match &kept.integrated {
+    state.progress.kept.iter().rev().find_map(|kept| match &kept.integrated {
         Some(Integrated::Landed { commit }) => Some(commit.as_str()),
         _ => None,
     })

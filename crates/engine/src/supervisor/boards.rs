@@ -56,14 +56,19 @@ impl Supervisor {
             return Ok(());
         }
         self.outbound.stale = true;
-        let text = if files.is_empty() { String::new() } else { file::render(&file::tasks(&self.ledger)?) };
-        for path in &files {
+        let mut boards = BTreeMap::new();
+        for (dir, outside) in &wanted {
+            if let Some(path) = &outside.board {
+                boards.insert(path.clone(), file::render(&file::tasks_of(&self.ledger, dir)?));
+            }
+        }
+        for (path, text) in &boards {
             // A change to a file that git tracks would keep every turn's work from landing in that
             // checkout.
-            if file::says(path, &text) || self.boards.is_tracked(path).await {
+            if file::says(path, text) || self.boards.is_tracked(path).await {
                 continue;
             }
-            file::put(path, &text)?;
+            file::put(path, text)?;
         }
         self.boards.seq = Some(seq);
         Ok(())
@@ -109,8 +114,10 @@ impl Boards {
         let args = ["ls-files", "--error-unmatch", "--"].map(OsStr::new);
         let tracked = Git::operators(folder).run(&[&args[..], &[name]].concat()).await.is_ok_and(|out| out.code == 0);
         if tracked {
-            let why =
-                format!("git tracks `{}`: `everloop board write` writes it when you want to commit it", path.display());
+            let why = format!(
+                "git tracks `{}`: `everloop task board write` writes it when you want to commit it",
+                path.display()
+            );
             self.tell(&Failure::failed(why));
         }
         tracked

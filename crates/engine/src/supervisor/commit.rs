@@ -17,8 +17,9 @@ use everloop_store::shell::{
 use everloop_store::{Error, Ledger, Sqlite};
 use tokio::time::sleep;
 
-use super::{Supervisor, Watcher};
-use crate::error::Failure;
+use super::{Interrupt, Supervisor, Until, Watcher, next_signal};
+use crate::brought;
+use crate::error::{Code, Failure};
 use crate::immune;
 use crate::record::read_state;
 
@@ -53,6 +54,19 @@ impl<W: Watcher> ShellEffects for Owner<'_, W> {
         let now = supervisor.clock.now();
         let seed = mix(supervisor.decisions, now.0.unsigned_abs() ^ u64::from(std::process::id()));
         Circumstances { now, seed, node: supervisor.node.clone(), draining: supervisor.draining }
+    }
+
+    fn attends(&self, id: &LoopId) -> bool {
+        self.supervisor.until == Until::LoopsEnd || self.supervisor.attended.contains_key(id)
+    }
+
+    fn missing(&self, id: &LoopId) -> Vec<String> {
+        let supervisor = &self.supervisor;
+        let is_here = supervisor.own.as_ref().is_some_and(|own| own.contains(id));
+        if is_here || supervisor.attended.get(id).is_some_and(Option::is_some) {
+            return Vec::new();
+        }
+        brought::missing(&supervisor.home, id, &supervisor.ours)
     }
 
     fn transact(&mut self, now: Time, batch: &[Op]) -> Result<Vec<Reply>, Rejected<Failure>> {
@@ -137,9 +151,26 @@ impl Supervisor {
                         tracing::warn!("the disk is full: waiting for space, nothing is lost");
                     }
                     self.watchdog.alive();
-                    sleep(machine_period(FULL_WAIT)).await;
+                    // Not even a stop can be recorded: a signal ends the wait, as a kill would.
+                    if let Some(interrupt) = self.ended_by {
+                        return Err(full(interrupt));
+                    }
+                    tokio::select! {
+                        () = sleep(machine_period(FULL_WAIT)) => {}
+                        Some(interrupt) = next_signal(self.signals.as_mut()) => return Err(full(interrupt)),
+                    }
                 }
             }
         }
     }
+}
+
+/// A signal came while nothing can be written.
+fn full(interrupt: Interrupt) -> Failure {
+    let code = match interrupt {
+        Interrupt::Int => Code::Interrupted,
+        Interrupt::Term => Code::Terminated,
+    };
+    Failure::new(code, "the disk of the state folder is full, so the end of the loop cannot be recorded")
+        .hint("make room, then the same command goes on; an agent that still works is found again")
 }

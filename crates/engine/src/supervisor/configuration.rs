@@ -27,6 +27,11 @@ impl Configuration {
         self.store.in_force(projects, dir)
     }
 
+    /// The folders with a configuration that a person accepted.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        self.store.folders().map(|(root, _)| root.to_owned()).collect()
+    }
+
     fn complain(&mut self, failure: &Failure) {
         if self.told.insert(failure.message.clone()) {
             tracing::warn!(error = failure.message, "cannot compare the configuration; the loops go on");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use everloop_agents::environment::Outside;
 use everloop_core::action::{Input, LoopCommand};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
@@ -11,6 +12,7 @@ use everloop_store::{Ledger, LoopRow, Recipients, shell};
 use serde::{Deserialize, Serialize};
 
 use super::{LoopSelection, Supervisor, Watcher};
+use crate::brought;
 use crate::error::Failure;
 
 /// The recipient name of the supervisor itself.
@@ -27,6 +29,11 @@ pub enum Notice {
 }
 
 impl Supervisor {
+    /// The environment of a loop: that of the `run` that waits for it, or this process's own.
+    pub(super) fn outside_of(&self, id: &LoopId) -> Outside {
+        self.attended.get(id).and_then(Clone::clone).unwrap_or_else(|| self.ours.clone())
+    }
+
     pub(super) fn inbox_is_empty(&self) -> Result<bool, Failure> {
         Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
     }
@@ -42,20 +49,26 @@ impl Supervisor {
         loops.chain([SUPERVISOR.to_owned()]).collect()
     }
 
-    /// Notices widen the reach of a supervisor that was started for certain loops only.
-    pub(super) fn read_notices(&mut self) -> Result<(), Failure> {
+    /// Notices widen the reach of a supervisor that was started for certain loops only. Returns the
+    /// loops that a `run` began to wait for.
+    pub(super) fn read_notices(&mut self) -> Result<Vec<LoopId>, Failure> {
+        let mut called = Vec::new();
         for message in self.ledger.messages(Recipients::These(&[SUPERVISOR.to_owned()]), ROUND)? {
             match serde_json::from_str(&message.body) {
                 Ok(Notice::Attend { id }) => {
                     if let LoopSelection::Only(ids) = &mut self.reach {
-                        ids.insert(id);
+                        ids.insert(id.clone());
+                    }
+                    let brought = brought::take(&self.home, &id);
+                    if self.attended.insert(id.clone(), brought).is_none() {
+                        called.push(id);
                     }
                 }
                 Err(e) => tracing::warn!(id = message.id, error = %e, "dropped an unreadable notice"),
             }
             self.ledger.transact(self.clock.now(), &[Op::Consume { ids: vec![message.id] }])?;
         }
-        Ok(())
+        Ok(called)
     }
 
     pub(super) async fn read_commands(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {

@@ -1,14 +1,15 @@
 //! Runs the checks: before the first turn, and on a turn's work. Also moves the work onto the
 //! target.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use everloop_agents::check::{Checker, Question};
 use everloop_agents::workspace::{Collected, CommitMeta, Merged, Prospect, Side, Started};
 use everloop_core::action::{Input, Integration};
+use everloop_core::commit_message::{self, WorkDone};
 use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
-use everloop_core::isolation::CommandKind;
+use everloop_core::isolation::{CommandKind, Isolation};
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::{CheckSpec, WorkspaceMode};
 use everloop_core::state::Phase;
@@ -20,11 +21,15 @@ impl ActionRun {
     /// Runs the checks on the loop's starting point.
     pub(super) async fn baseline(&mut self) -> Input {
         let result = self.take_baseline().await;
-        Input::Baselined { result }
+        let notes = match &result {
+            Ok((board, _)) if self.state.progress.baseline.is_none() => self.missing_in_clone(board).await,
+            _ => Vec::new(),
+        };
+        Input::Baselined { result, notes }
     }
 
     async fn take_baseline(&mut self) -> Result<(Scoreboard, Option<String>), String> {
-        let work = match self.state.work.clone() {
+        let work = match self.state.progress.work.clone() {
             Some(work) => Some(work),
             None => self.workspace().await?.first_base().await.map_err(|e| full_text(&e))?,
         };
@@ -37,16 +42,19 @@ impl ActionRun {
     pub(super) async fn judge(&mut self, turn: &TurnId) -> Input {
         let judgement = self.look_at(turn).await.unwrap_or_else(|why| Judgement {
             error: Some(why),
-            board: self.state.board.clone(),
+            board: self.state.progress.board.clone(),
             ..Judgement::default()
         });
         Input::Judged { turn: turn.clone(), judgement }
     }
 
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
-        let subject = self.subject();
-        let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
-        let (base, work) = (self.base_of(turn), self.state.work.clone());
+        let (goal, author) = (self.state.spec.goal.clone(), self.state.spec.workspace.author.clone());
+        let (summary, title) = (self.summary().unwrap_or_default(), self.assigned());
+        let checks: Vec<String> = self.state.progress.board.failing().map(|check| check.name.clone()).collect();
+        let done = WorkDone { summary: &summary, title: &title, checks: &checks, ..WorkDone::default() };
+        let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), done, goal: &goal, author: &author };
+        let (base, work) = (self.base_of(turn), self.state.progress.work.clone());
         let started = Started { base: base.as_deref(), work: work.as_deref() };
         let mut found = self.workspace().await?.collect(&commit_meta, &started).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
@@ -56,7 +64,7 @@ impl ActionRun {
         let refused = |found: &Collected| !found.violations.is_empty() && !in_place;
         if refused(&found) {
             // Work that may not count is not worth a run of the checks.
-            return Ok(judgement(found, (None, None), self.state.board.clone()));
+            return Ok(judgement(found, (None, None), self.state.progress.board.clone()));
         }
         let (commit, target) = match &found.commit {
             Some(commit) => {
@@ -68,13 +76,13 @@ impl ActionRun {
             None => (None, None),
         };
         if refused(&found) {
-            return Ok(judgement(found, (commit, target), self.state.board.clone()));
+            return Ok(judgement(found, (commit, target), self.state.progress.board.clone()));
         }
-        let subject = commit.clone().or_else(|| self.state.work.clone());
+        let subject = commit.clone().or_else(|| self.state.progress.work.clone());
         let cwd = self.verify_at(subject.as_deref()).await?;
-        let before = self.state.board.clone();
+        let before = self.state.progress.board.clone();
         let board = self.ask(cwd.clone(), Some(&before), found.changed).await?;
-        let board = self.confirm(cwd, board).await?;
+        let board = self.confirm(&cwd, board).await?;
         Ok(judgement(found, (commit, target), board))
     }
 
@@ -108,40 +116,41 @@ impl ActionRun {
 
     /// Runs checks again whose pass would end the loop: one that passes by luck has to be lucky each
     /// time.
-    async fn confirm(&self, cwd: PathBuf, mut board: Scoreboard) -> Result<Scoreboard, String> {
+    async fn confirm(&self, cwd: &Path, mut board: Scoreboard) -> Result<Scoreboard, String> {
         let confirm = self.state.spec.guard.confirm;
         for _ in 1..confirm {
-            let names = board.unconfirmed(self.state.baseline.as_ref(), confirm);
+            let names = board.unconfirmed(self.state.progress.baseline.as_ref(), confirm);
             let checks = self.state.spec.checks.iter().filter(|check| names.contains(&check.name.as_str()));
             let checks: Vec<CheckSpec> = checks.cloned().collect();
             if checks.is_empty() {
                 break;
             }
-            let again = self.ask_these(&checks, cwd.clone(), Some(&board), false).await?;
+            let question = Question { checks: &checks, cwd, before: Some(&board), changed: false };
+            let again = self.run_checks(question, self.check_isolation(cwd)).await?;
             board.confirm(again);
         }
         Ok(board)
     }
 
     async fn ask(&self, cwd: PathBuf, before: Option<&Scoreboard>, changed: bool) -> Result<Scoreboard, String> {
-        self.ask_these(&self.state.spec.checks, cwd, before, changed).await
+        let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };
+        self.run_checks(question, self.check_isolation(&cwd)).await
     }
 
-    async fn ask_these(
-        &self,
-        checks: &[CheckSpec],
-        cwd: PathBuf,
-        before: Option<&Scoreboard>,
-        changed: bool,
-    ) -> Result<Scoreboard, String> {
+    /// What checks in this folder may reach.
+    pub(super) fn check_isolation(&self, cwd: &Path) -> Isolation {
+        self.command_at(cwd).other(&CommandKind::Check)
+    }
+
+    pub(super) async fn run_checks(&self, question: Question<'_>, isolation: Isolation) -> Result<Scoreboard, String> {
         let checker = Checker {
+            outside: self.outside.clone(),
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
             pass_env: self.state.spec.agent.pass_env.clone(),
-            isolation: Some(self.command_at(&cwd).other(&CommandKind::Check)),
-            hide: account::hidden(self.state.spec.agents()),
+            isolation: Some(isolation),
+            hide: account::hidden(self.state.spec.agents(), &self.outside),
         };
-        let question = Question { checks, cwd: &cwd, before, changed };
         checker.run(question).await.map_err(|e| full_text(&e))
     }
 
@@ -168,10 +177,16 @@ impl ActionRun {
         workspace.integrate(task, commit, inspected.as_deref()).await.map_err(|e| full_text(&e))
     }
 
-    /// First line of the commit: the title of a task that a person added, the goal otherwise.
-    fn subject(&self) -> String {
-        let own = self.title.is_empty() || self.title.starts_with("make these checks pass");
-        if own { self.state.spec.goal.clone() } else { self.title.clone() }
+    /// The agent's own words about its turn, for the commit.
+    fn summary(&self) -> Option<String> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        commit_message::summary(turn.exit.as_ref()?.last_words())
+    }
+
+    /// The title of a task of the board; a task of the loop itself has none that says anything.
+    fn assigned(&self) -> String {
+        let own = self.title.starts_with("make these checks pass");
+        if own { String::new() } else { self.title.clone() }
     }
 }
 

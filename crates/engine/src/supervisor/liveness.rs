@@ -7,7 +7,6 @@ use std::time::Duration;
 use everloop_agents::job;
 use everloop_core::action::Input;
 use everloop_core::evidence::{Health, Sample, health};
-use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::phase::PhaseLiveness;
 use everloop_core::state::{LoopState, Phase, Turn, TurnStage};
@@ -184,7 +183,7 @@ impl Supervisor {
         let quiet = sample.phase_liveness.map_or(sample.silent, |phase_liveness| phase_liveness.quiet);
         let Some(slot) = self.slots.get(id).filter(|_| quiet > POLL_INTERVAL) else { return Ok(false) };
         let guards = shell::guards_of(&self.ledger, &slot.state, &self.node)?;
-        let account = guards.get(&Scope::Account(turn.account.clone()));
+        let account = turn.permit.account().and_then(|scope| guards.get(scope));
         let usual = account.map(|v| v.state.gaps.clone()).unwrap_or_default();
         Ok(health(sample, &slot.state.spec.guard, &usual) == Health::Stuck)
     }

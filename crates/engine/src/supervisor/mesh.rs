@@ -3,19 +3,19 @@
 //!
 //! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the
 //!   hub
-//! - `attempt`: loops for tasks; `merge`: the leader's checkout
-//! - `claims`, `replica`: files; `node_clock`: the node's time; `status`: what it publishes
+//! - `attempt`: loops for tasks; `merge`: the leader's checkout; `leftovers`: what is left of both
+//! - `node_clock`: the node's time; `status`: what it publishes; its files are in
+//!   [`crate::node_files`]
 //!
 //! What to do, and in which order, is decided in [`everloop_core::mesh::node`]. A task is worked on
 //! as a loop of this machine, through its ledger, like any other.
 
 mod attempt;
-mod claims;
 mod host;
 mod hub;
+mod leftovers;
 mod merge;
 mod node_clock;
-mod replica;
 mod status;
 mod thread;
 
@@ -62,7 +62,7 @@ impl Mesh {
                 return None;
             }
         };
-        host.status = MeshStatus::new(Arc::clone(figures));
+        host.status = MeshStatus::new(Arc::clone(figures), home);
         let run = move || thread::run(host, &inputs);
         let (listener, hints) = (membership.clone(), news.clone());
         let listening = std::thread::Builder::new()

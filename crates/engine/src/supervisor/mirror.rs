@@ -200,11 +200,11 @@ fn of_loop(row: &LoopRow) -> Option<Value> {
         "name": state.name,
         "goal": state.spec.goal,
         "phase": row.phase,
-        "passing": state.board.passing().len(),
+        "passing": state.progress.board.passing().len(),
         "checks": state.spec.checks.len(),
-        "turns": state.turns,
-        "tokens": state.spent.tokens,
-        "microusd": state.spent.microusd,
+        "turns": state.task.turns,
+        "tokens": state.spend.spent.tokens,
+        "microusd": state.spend.spent.microusd,
         "updated_at": row.updated_at,
     }))
 }

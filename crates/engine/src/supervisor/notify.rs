@@ -16,6 +16,7 @@ use everloop_store::LoopRow;
 use super::reply_listener::ReplyListener;
 use super::{Supervisor, Until};
 use crate::error::Failure;
+use crate::isolation;
 use crate::outboxes::{self, RecordId};
 use crate::projects::{NotifierSender, ProjectFile};
 use crate::record::read_state;
@@ -151,7 +152,8 @@ impl Supervisor {
         if changed {
             line.keep(id, Record::Tickets(plan.outbox), (&mut self.ledger, now))?;
         }
-        line.send(id, &to, (now, &self.outbound.sender));
+        let isolation = isolation::of_receiver(&to, self.home.root());
+        line.send(id, (to, isolation), (now, &self.outbound.sender));
         self.outbound.wake(plan.wake_at);
         Ok(())
     }
@@ -208,7 +210,7 @@ fn do_it(ledger: &mut everloop_store::Sqlite, action: &ReplyAction, doer: Doer<'
         }
         ReplyAction::Answer { ticket, text } => {
             let text = crate::mailbox::checked(text)?;
-            tickets::answer(ledger, &ticket.to_string(), text, doer).map(|_| format!("#{ticket} is answered: {text}"))
+            tickets::answer(ledger, &ticket.to_string(), &text, doer).map(|_| format!("#{ticket} is answered: {text}"))
         }
     }
 }

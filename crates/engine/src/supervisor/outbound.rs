@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use everloop_agents::channel::Receiver;
 use everloop_core::event::Event;
+use everloop_core::isolation::Isolation;
 use everloop_core::jitter::mix;
 use everloop_core::outbound::{Delivery, Record, Refusal, Undelivered};
 use everloop_core::time::Time;
@@ -165,17 +166,22 @@ impl Line {
 
     /// Sends what may go, one after the other, apart from the owner; the rest waits for a channel
     /// that fails.
-    pub(super) fn send(&mut self, id: &RecordId, to: &Receiver, (now, reports): (Time, &mpsc::Sender<OutboundReport>)) {
+    pub(super) fn send(
+        &mut self,
+        id: &RecordId,
+        (to, isolation): (Receiver, Isolation),
+        (now, reports): (Time, &mpsc::Sender<OutboundReport>),
+    ) {
         let ready = self.record.queue().ready(now).to_vec();
         if self.sending || ready.is_empty() {
             return;
         }
         self.sending = true;
-        let (id, to, reports) = (id.clone(), to.clone(), reports.clone());
+        let (id, reports) = (id.clone(), reports.clone());
         tokio::spawn(async move {
             let mut sent = Vec::new();
             for delivery in ready {
-                let result = to.deliver(&delivery).await;
+                let result = to.deliver(&delivery, &isolation).await;
                 let failed = result.is_err();
                 sent.push((delivery, result));
                 if failed {

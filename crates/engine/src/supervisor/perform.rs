@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use super::action_run::ActionRun;
 use super::liveness::Liveness;
+use super::prompt::WrittenForTurn;
 use super::stream::{Follow, agent_of};
 use super::{Answer, Supervisor, prompt};
-use crate::mailbox;
 
 impl Supervisor {
     pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
@@ -54,23 +54,25 @@ impl Supervisor {
             slot.liveness = Some(Liveness::new(turn.id.clone(), turn.started_at, self.clock.now()).seeing(seen));
             line = Some(&turn.id).filter(|_| has_telemetry(agent_of(&state, turn))).and_then(|t| self.port.line(t));
         }
-        let task = state.task.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
+        let task = state.task.id.as_ref().and_then(|t| self.ledger.task(t).ok().flatten());
         let prompt = match &action {
             Action::Spawn { task: id, .. } => {
-                // Unreadable comments are no reason not to work on a task.
-                let comments = mailbox::comments(&self.ledger, id).unwrap_or_default();
-                prompt::render(&state, task.as_ref(), comments, self.clock.now())
+                // What cannot be read is no reason not to work on a task.
+                let written = WrittenForTurn::read(&self.ledger, &state.id, Some(id)).unwrap_or_default();
+                prompt::render(&state, task.as_ref(), written, self.clock.now())
             }
             _ => Ok(String::new()),
         };
         let title = task.map_or_else(String::new, |t| t.task.title);
         let now = self.clock.now();
         let (home, shim) = (self.home.clone(), self.shim.clone());
-        let action_run = ActionRun { home, shim, state, workspace, title, phase_liveness, line, now, base: None };
+        let outside = self.outside_of(id);
+        let action_run =
+            ActionRun { home, shim, state, outside, workspace, title, phase_liveness, line, now, base: None };
         let answers = self.answers.clone();
         let id = id.clone();
         tokio::spawn(async move {
-            let (input, workspace) = action_run.run(action, prompt).await;
+            let (input, workspace) = Box::pin(action_run.run(action, prompt)).await;
             // The receiver is gone only when the supervisor is, and its successor recovers the
             // turn.
             let _gone = answers.send(Answer { id, input, workspace }).await;

@@ -3,14 +3,18 @@
 
 use std::sync::LazyLock;
 
+use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::TaskRow;
 use everloop_core::prompt::{QuotedMessage, prompt};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
+use everloop_store::Ledger;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use crate::error::Failure;
+use crate::handoffs::HandoffOf;
+use crate::mailbox;
 
 const TEMPLATE: &str = include_str!("prompt.md.j2");
 const NAME: &str = "prompt";
@@ -26,15 +30,33 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env
 });
 
+/// What others wrote for a turn, from the ledger; data.
+#[derive(Clone, Debug, Default)]
+pub struct WrittenForTurn {
+    pub comments: Vec<QuotedMessage>,
+    pub left_behind: Option<QuotedMessage>,
+}
+
+impl WrittenForTurn {
+    /// What is there for a turn on a task.
+    pub fn read(ledger: &impl Ledger, id: &LoopId, task: Option<&TaskId>) -> Result<Self, Failure> {
+        let comments = task.map(|task| mailbox::comments(ledger, task)).transpose()?.unwrap_or_default();
+        let left = HandoffOf::Loop(id).read(ledger)?;
+        let left_behind = left.map(|left| QuotedMessage { by: format!("turn {}", left.session), text: left.text });
+        Ok(Self { comments, left_behind })
+    }
+}
+
 /// The prompt for the turn that is next or under way in the state.
 pub fn render(
     state: &LoopState,
     task: Option<&TaskRow>,
-    comments: Vec<QuotedMessage>,
+    written: WrittenForTurn,
     now: Time,
 ) -> Result<String, Failure> {
     let mut model = prompt(state, task, now);
-    model.comments = comments;
+    model.comments = written.comments;
+    model.left_behind = written.left_behind;
     let text = TEMPLATES
         .get_template(NAME)
         .and_then(|template| template.render(context! { p => Value::from(Serde(&model)) }))

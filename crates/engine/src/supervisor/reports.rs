@@ -6,6 +6,7 @@ use std::path::Path;
 
 use everloop_agents::channel::Receiver;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::Isolation;
 use everloop_core::op::TaskRow;
 use everloop_core::outbound::reports::{MAILBOX, Mailed, Reported, TrackerState, TrackerUpdate};
 use everloop_core::outbound::tickets::Severity;
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::{Supervisor, Until};
 use crate::board::file;
 use crate::error::Failure;
+use crate::isolation;
 use crate::outboxes::RecordId;
 use crate::record::read_state;
 
@@ -72,7 +74,7 @@ impl Supervisor {
         let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
         let mut rows: Vec<TaskRow> = file::rows(&self.ledger)?;
         rows.retain(|row| row.task.owner.as_ref().is_none_or(is_here));
-        let reports = self.outbound.sender.clone();
+        let (reports, to) = (self.outbound.sender.clone(), self.in_folder(to, dir));
         let first = || Record::Tasks(TrackerState::begin(&rows));
         let line = self.outbound.line(&id, first, (&mut self.ledger, now))?;
         let mut record = line.record.clone();
@@ -85,7 +87,7 @@ impl Supervisor {
         } else {
             line.record = record;
         }
-        line.send(&id, &in_folder(to, dir), (now, &reports));
+        line.send(&id, to, (now, &reports));
         Ok(())
     }
 
@@ -111,7 +113,7 @@ impl Supervisor {
         let spec = self.outbound_of(dir);
         let Some(to) = &spec.mailbox else { return Ok(()) };
         let (now, id) = (self.clock.now(), RecordId::Mailbox(id.clone()));
-        let reports = self.outbound.sender.clone();
+        let (reports, to) = (self.outbound.sender.clone(), self.in_folder(to, dir));
         let first = || Record::Status(Mailed::default());
         let line = self.outbound.line(&id, first, (&mut self.ledger, now))?;
         if line.is_free(now)
@@ -119,15 +121,17 @@ impl Supervisor {
         {
             let due = told.is_due(&state, spec.every).then(|| status(&state, now));
             told.queue.fill(due.into_iter().collect(), now);
-            line.send(&id, &in_folder(to, dir), (now, &reports));
+            line.send(&id, to, (now, &reports));
         }
         Ok(())
     }
-}
 
-/// A command of a project runs in its folder.
-fn in_folder(to: &Receiver, dir: &Path) -> Receiver {
-    Receiver { dir: Some(dir.to_owned()), ..to.clone() }
+    /// A command of a project runs in its folder.
+    fn in_folder(&self, to: &Receiver, dir: &Path) -> (Receiver, Isolation) {
+        let receiver = Receiver { dir: Some(dir.to_owned()), ..to.clone() };
+        let isolation = isolation::of_receiver(&receiver, self.home.root());
+        (receiver, isolation)
+    }
 }
 
 fn change(update: &TrackerUpdate<'_>) -> Delivery {
@@ -149,11 +153,11 @@ fn status(state: &LoopState, now: Time) -> Delivery {
         "loop": state.id,
         "name": state.name,
         "phase": phase,
-        "turns": state.turns,
-        "checks": { "passing": state.board.passing().len(), "total": state.board.0.len() },
+        "turns": state.task.turns,
+        "checks": { "passing": state.progress.board.passing().len(), "total": state.progress.board.0.len() },
         "text": text,
     });
-    let key = format!("{}:status:{}:{phase}", state.id, state.turns);
+    let key = format!("{}:status:{}:{phase}", state.id, state.task.turns);
     let title = format!("everloop loop {}: {phase}", state.id);
     let report = Some(Report { words: Vec::new(), json, then: Mailed::after(state) });
     Delivery { key, severity: Severity::Info, title, text, report, ..Delivery::default() }

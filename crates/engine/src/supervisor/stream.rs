@@ -4,15 +4,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::agent::{ProcessEnd, Reader};
+use everloop_agents::agent::{ProcessEnd, Reader, Unsaid};
 use everloop_agents::clock;
 use everloop_agents::job::{Stream, Tail, TailChunk};
+use everloop_agents::prices;
 use everloop_core::event::Exit;
 use everloop_core::marker;
 use everloop_core::phase::{PhaseLiveness, Phases};
+use everloop_core::prices::dollars;
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::{LoopState, Turn};
-use everloop_core::stream::{AgentEvent, TurnReport};
+use everloop_core::stream::{AgentEvent, TurnReport, Usage};
 use everloop_core::time::Time;
 
 /// A turn's prompt in the turn's folder.
@@ -35,9 +37,37 @@ pub(super) struct Follow {
     err: Tail,
     heard: Heard,
     kind: AgentKind,
+    /// Plain text is read, too: its last words may be a limit.
+    searched: bool,
     /// A command without our own format, known by its first byte: the rest need not be read.
     plain: bool,
+    unsaid: Unsaid,
+    agent: AgentSpec,
     env: Vec<(String, String)>,
+}
+
+/// What a turn may use, as decided when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cap {
+    pub tokens: Option<u64>,
+    pub microusd: Option<u64>,
+}
+
+impl Cap {
+    /// The rest of the loop's budget, if it has one.
+    pub fn of(state: &LoopState) -> Option<Self> {
+        let (budget, spent) = (&state.spec.guard.budget, &state.spend.spent);
+        let tokens = budget.tokens.map(|all| all.saturating_sub(spent.tokens));
+        let microusd = budget.microusd.map(|all| all.saturating_sub(spent.microusd));
+        (tokens.is_some() || microusd.is_some()).then_some(Self { tokens, microusd })
+    }
+}
+
+/// Whether usage is counted while the turn runs, which may need files of the CLI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counting {
+    Now,
+    AtTheEnd,
 }
 
 struct Heard {
@@ -67,7 +97,7 @@ impl Follow {
     pub fn new(dir: PathBuf, agent: &AgentSpec, turn: &Turn, env: Vec<(String, String)>) -> Self {
         Self {
             dir,
-            reader: Reader::new(agent.kind, turn.resume.is_some()),
+            reader: Reader::for_agent(agent, turn.resume.is_some()),
             out: Tail::new(Stream::Out),
             err: Tail::new(Stream::Err),
             heard: Heard {
@@ -76,19 +106,44 @@ impl Follow {
                 phases: Phases::new(turn.started_at),
                 delay: None,
             },
-            kind: agent.kind,
+            kind: agent.stream_kind(),
+            searched: !agent.limit_rules.is_empty(),
             plain: false,
+            unsaid: Unsaid::default(),
+            agent: agent.clone(),
             env,
         }
     }
 
     /// Reads what came since the last time, on a blocking thread.
-    pub async fn catch_up(self) -> Option<Self> {
-        let read = |mut follow: Follow| {
-            follow.read(clock::now());
+    pub async fn catch_up(self, counting: Counting) -> Option<Self> {
+        let read = move |mut follow: Follow| {
+            let now = clock::now();
+            follow.read(now);
+            if counting == Counting::Now {
+                follow.unsaid = follow.reader.unsaid(now, &follow.env);
+            }
             follow
         };
         tokio::task::spawn_blocking(move || read(self)).await.ok()
+    }
+
+    /// Whether the turn has used up a cap, as of the last time that it was counted.
+    pub fn is_over(&self, cap: &Cap) -> bool {
+        let used = self.heard.report.used;
+        let tokens = used.plus(self.unsaid.used).tokens();
+        let over = |most: Option<u64>, spent: u64| most.is_some_and(|most| spent >= most);
+        over(cap.tokens, tokens) || (cap.microusd.is_some() && over(cap.microusd, self.spent_microusd()))
+    }
+
+    /// Dollars so far, in millionths. A CLI with a cap of its own reports them exactly, so nothing is
+    /// estimated for it.
+    fn spent_microusd(&self) -> u64 {
+        let model = self.heard.report.model.as_deref().or(self.unsaid.model.as_deref());
+        let estimates = self.kind != AgentKind::Claude || self.agent.kind == AgentKind::Command;
+        let rates = prices::rates(&self.agent, model).filter(|rates| estimates || rates.as_of.is_none());
+        let cost = |used: &Usage| dollars(used, rates.as_ref()).map_or(0, |d| d.microusd);
+        cost(&self.heard.report.used).saturating_add(cost(&self.unsaid.used))
     }
 
     /// The stream's current liveness; none for a command that is judged by its work and its exit
@@ -116,6 +171,8 @@ impl Follow {
         }
         let mut report = self.heard.report;
         report.gaps = self.heard.phases.gaps().clone();
+        report.model = report.model.or_else(|| self.agent.model.clone());
+        report.rates = prices::rates(&self.agent, report.model.as_deref());
         // Of a CLI's records only the agent's last words count, never what its tools printed.
         let asked = self.heard.delay.filter(|delay| !marker::quotes(&prompt, *delay));
         exit.backoff_ms = asked.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
@@ -132,7 +189,7 @@ impl Follow {
         if self.plain {
             return;
         }
-        let fresh = self.kind == AgentKind::Command && !self.heard.any;
+        let fresh = self.kind == AgentKind::Command && !self.heard.any && !self.searched;
         let Self { dir, reader, out, err, heard, plain, .. } = self;
         let mut hear = |said: AgentEvent| heard.take(&said, now);
         let mut first = out.is_at_start();

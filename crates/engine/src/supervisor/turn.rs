@@ -10,18 +10,19 @@ use everloop_agents::environment::Environment;
 use everloop_agents::job::{self, JobEnd, Running, Spec};
 use everloop_agents::workspace::{CommitMeta, Dropped, Side, Started};
 use everloop_core::action::Input;
-use everloop_core::event::{Exit, Outcome};
+use everloop_core::event::{Exit, Outcome, StopCause};
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::isolation::CommandKind;
 use everloop_core::spec::{AgentSpec, WorkspaceMode};
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::state::Phase;
 use tokio::time::sleep;
 
 use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
-use super::stream::{Follow, PROMPT_FILE, agent_of};
+use super::stream::{Cap, Counting, Follow, PROMPT_FILE, agent_of};
 use crate::account;
 use crate::error::Failure;
+use crate::gate;
 use crate::isolation::CommandPlace;
 use crate::telemetry::TelemetryLine;
 
@@ -29,6 +30,9 @@ use crate::telemetry::TelemetryLine;
 const TURNS_KEPT: usize = 50;
 /// An agent's stream is read this often.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// The same of a turn with a cap on what it uses: less than a request takes, so that at most one
+/// request is made after the one that reached the cap.
+const CAPPED_INTERVAL: Duration = Duration::from_millis(250);
 
 impl ActionRun {
     /// Starts the agent and waits for its end.
@@ -63,13 +67,22 @@ impl ActionRun {
     /// Waits for a turn's end and reads its stream at intervals.
     async fn wait(&mut self, turn: &TurnId, mut running: Running, mut follow: Option<Follow>) -> Input {
         let mut diff = self.diff().await;
+        let mut cap = Cap::of(&self.state);
         let ended = loop {
+            let period = if cap.is_some() { CAPPED_INTERVAL } else { POLL_INTERVAL };
             tokio::select! {
                 ended = running.wait() => break ended,
-                () = sleep(machine_period(POLL_INTERVAL)) => {}
+                () = sleep(machine_period(period)) => {}
             }
             if let Some(stream) = follow.take() {
-                follow = stream.catch_up().await;
+                follow = stream.catch_up(if cap.is_some() { Counting::Now } else { Counting::AtTheEnd }).await;
+            }
+            // Like the time limit of a turn, its cap was decided when it started.
+            if cap.is_some_and(|cap| follow.as_ref().is_some_and(|stream| stream.is_over(&cap))) {
+                cap = None;
+                if let Err(e) = job::stop(running.dir(), StopCause::Budget) {
+                    tracing::warn!(%turn, error = %e, "cannot stop a turn at its budget");
+                }
             }
             let mut sighting = follow.as_ref().and_then(Follow::sighting);
             if let (Some((phase_liveness, _)), Some(diff)) = (&mut sighting, &mut diff) {
@@ -120,8 +133,22 @@ impl ActionRun {
     fn follow_again(&self) -> Option<Follow> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
         let agent = agent_of(&self.state, turn);
-        let env = account::environment(agent).map(Environment::into_vars).unwrap_or_default();
+        let env = account::environment(agent, &self.outside).map(Environment::into_vars).unwrap_or_default();
         Some(Follow::new(self.home.turn(&turn.id), agent, turn, texts(&env)))
+    }
+
+    /// Puts the guard in front of CLIs that a plain command starts.
+    fn gated(&self, agent: &AgentSpec, env: Environment) -> Environment {
+        if !gate::is_for(agent) {
+            return env;
+        }
+        match gate::make(self.home.root(), &self.shim.exe, env.get("PATH")) {
+            Ok(path) => env.with("PATH", path),
+            Err(e) => {
+                tracing::warn!(error = %e, "CLIs that the turn starts are not counted");
+                env
+            }
+        }
     }
 
     async fn start(
@@ -132,11 +159,11 @@ impl ActionRun {
     ) -> Result<(Running, Option<Follow>), String> {
         let Phase::Turn(turn) = self.state.phase.clone() else { return Err("the turn is over".to_owned()) };
         let agent = agent_of(&self.state, &turn).clone();
-        let account = account::environment(&agent)?;
+        let account = account::environment(&agent, &self.outside)?;
         let dir = self.home.turn(id);
         self.home.make(&dir).map_err(|f| f.message)?;
         self.rescue().await;
-        let work = self.state.work.clone();
+        let work = self.state.progress.work.clone();
         let workspace = self.workspace().await?;
         let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
         self.base.clone_from(&base.commit);
@@ -148,21 +175,24 @@ impl ActionRun {
         let prompt_file = dir.join(PROMPT_FILE);
         write_private(&prompt_file, &prompt).map_err(|e| format!("cannot write the prompt: {e}"))?;
         let outside = texts(&account.clone().into_vars());
+        let cap = Cap::of(&self.state);
         let order = Order {
             agent: &agent,
             prompt: &prompt,
             prompt_file: &prompt_file,
             resume: turn.resume.as_deref(),
-            left_microusd: left(&self.state),
+            left_microusd: cap.and_then(|cap| cap.microusd),
+            left_tokens: cap.and_then(|cap| cap.tokens),
             ours: &self.shim.exe,
             state_dir: self.home.root(),
             telemetry: self.line.as_ref().map(TelemetryLine::receiver),
             env: &outside,
+            answer_within: self.state.spec.guard.phases.answer,
         };
         let mut invocation = agent::invocation(&order);
         self.ready_pane(&agent, &mut invocation).await?;
         let mut spec = self.job_spec(&agent, &invocation).await?;
-        let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, &prompt_file)?;
+        let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, vec![prompt_file.clone()])?;
         spec.isolation = isolation;
         job::prepare(&dir, &spec).map_err(|e| full_text(&e))?;
         let mut env = account;
@@ -172,7 +202,8 @@ impl ActionRun {
         for home in moved {
             env = env.with(home.variable, home.folder);
         }
-        let env = env
+        let env = self
+            .gated(&agent, env)
             .with("EVERLOOP_LOOP", self.state.id.as_str())
             .with("EVERLOOP_TASK", task.as_str())
             .with("EVERLOOP_TURN", id.as_str())
@@ -221,7 +252,9 @@ impl ActionRun {
         spec.wall = self.state.spec.guard.turn_timeout;
         spec.secrets.clone_from(&self.state.spec.agent.pass_env);
         spec.isolation = Some(self.command_at(&spec.cwd).other(&CommandKind::Setup));
-        let env = Environment::from_ours(&spec.secrets).hiding(&account::hidden(self.state.spec.agents())).into_vars();
+        let env = Environment::from(&self.outside, &spec.secrets)
+            .hiding(&account::hidden(self.state.spec.agents(), &self.outside))
+            .into_vars();
         let exit = run_once(&self.shim, &dir, &spec, env).await?;
         if !exit.ok() {
             return Err(format!("setup `{command}` failed ({}): {}", exit.describe(), exit.tail.trim()));
@@ -232,14 +265,14 @@ impl ActionRun {
     /// A turn that was interrupted or lost was never judged; what it left in its clone is pinned
     /// before it is cleared.
     async fn rescue(&mut self) {
-        let Some(last) = self.state.tries.last() else { return };
+        let Some(last) = self.state.progress.tries.last() else { return };
         if !matches!(last.outcome, Outcome::Interrupted | Outcome::Lost) {
             return;
         }
-        let (turn, work) = (last.turn.clone(), self.state.work.clone());
+        let (turn, work) = (last.turn.clone(), self.state.progress.work.clone());
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
-            let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), subject: &subject };
+            let commit_meta = CommitMeta::new(turn.task(), turn.fence(), &subject);
             match workspace.collect(&commit_meta, &Started { base: None, work: work.as_deref() }).await {
                 Ok(found) if found.changed => {
                     tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
@@ -286,11 +319,6 @@ pub(super) async fn with_report(exit: Exit, follow: Option<Follow>) -> Exit {
         full
     };
     tokio::task::spawn_blocking(read).await.unwrap_or(exit)
-}
-
-/// The remaining budget of the loop, if it has one.
-fn left(state: &LoopState) -> Option<u64> {
-    state.spec.guard.budget.microusd.map(|all| all.saturating_sub(state.spent.microusd))
 }
 
 /// The variables that are plain text; others do not name folders of a CLI.

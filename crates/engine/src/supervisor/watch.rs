@@ -4,14 +4,17 @@
 
 use std::path::PathBuf;
 
-use everloop_agents::monitor;
+use everloop_agents::monitor::{self, Probe};
 use everloop_core::action::Input;
 use everloop_core::ids::LoopId;
+use everloop_core::isolation::Isolation;
+use everloop_core::spec::LoopSpec;
 use everloop_core::watch::{Blind, MonitorCursor, MonitorSpec, Target, WatchReading, WatchedContent};
 use everloop_store::{Ledger, Recipients, shell};
 
 use super::{Answer, Supervisor, Watcher};
 use crate::error::Failure;
+use crate::isolation;
 use crate::mailbox::MessageBody;
 
 /// Messages of a mailbox that are read; it holds no more.
@@ -52,7 +55,7 @@ impl Supervisor {
             if far.is_empty() {
                 self.take_looks(&id, looks, watcher).await?;
             } else {
-                self.go_and_look(&id, state.spec.workspace.dir.into(), looks, far);
+                self.go_and_look(&id, state.spec, looks, far);
             }
         }
         Ok(())
@@ -61,17 +64,20 @@ impl Supervisor {
     fn go_and_look(
         &mut self,
         id: &LoopId,
-        dir: PathBuf,
+        spec: LoopSpec,
         mut looks: Vec<WatchReading>,
         far: Vec<(MonitorSpec, Option<MonitorCursor>)>,
     ) {
         let Some(slot) = self.slots.get_mut(id) else { return };
         slot.rounds.wait();
-        let (answers, id) = (self.answers.clone(), id.clone());
+        let (answers, id, state) = (self.answers.clone(), id.clone(), self.home.root().to_owned());
+        let dir = PathBuf::from(&spec.workspace.dir);
         tokio::spawn(async move {
             // A monitor that hangs delays the beat for no longer than its own timeout, not the sum
             // of all.
-            let out: Vec<_> = far.into_iter().map(|(m, seen)| tokio::spawn(look(m, dir.clone(), seen))).collect();
+            let far = far.into_iter().map(|(m, seen)| (isolation::of_monitor(&spec, &m, &state), m, seen));
+            let out: Vec<_> =
+                far.map(|(isolation, m, seen)| tokio::spawn(look((m, isolation), dir.clone(), seen))).collect();
             for one in out {
                 // A poll that panicked was logged; the next beat polls again.
                 looks.extend(one.await.ok());
@@ -121,8 +127,13 @@ impl Supervisor {
     }
 }
 
-async fn look(monitor: MonitorSpec, dir: PathBuf, seen: Option<MonitorCursor>) -> WatchReading {
-    let found = monitor::look(&monitor, &dir, seen.as_ref()).await;
+async fn look(
+    (monitor, isolation): (MonitorSpec, Isolation),
+    dir: PathBuf,
+    seen: Option<MonitorCursor>,
+) -> WatchReading {
+    let probe = Probe { monitor: &monitor, dir: &dir, isolation: &isolation };
+    let found = monitor::look(probe, seen.as_ref()).await;
     let found = found.map_err(|why| Blind { why, times: 0 });
     WatchReading { monitor: monitor.name, from: seen.map(|seen| seen.cursor), found }
 }

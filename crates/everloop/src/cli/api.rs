@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Prices, Timeouts};
+use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Timeouts, usual_prices};
+use everloop_core::prices::Prices;
 use everloop_core::spec::Permission;
 use everloop_engine::error::{Code, Failure};
 
@@ -64,13 +65,17 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::MAX_OUTPUT_TOKENS)]
     max_output_tokens: u32,
 
-    /// Tokens that fit into the model's context
-    #[arg(long, value_name = "N", default_value_t = ApiTurnOptions::CONTEXT_WINDOW)]
-    context_window: u64,
+    /// Tokens that fit into the model's context [default: as known of the model]
+    #[arg(long, value_name = "N")]
+    context_window: Option<u64>,
 
-    /// Spending limit of the turn, in millionths of a dollar; needs prices
+    /// Spending limit of the turn, in millionths of a dollar
     #[arg(long, value_name = "N")]
     left_microusd: Option<u64>,
+
+    /// Tokens that this turn may use
+    #[arg(long, value_name = "N")]
+    left_tokens: Option<u64>,
 
     /// Dollars for a million tokens read
     #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_out")]
@@ -83,6 +88,10 @@ struct Args {
     /// Dollars for a million tokens read from a cache [default: as usual with the vendor]
     #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_in")]
     price_cached: Option<u64>,
+
+    /// Dollars for a million tokens put into a cache [default: as usual with the vendor]
+    #[arg(long, value_name = "USD", value_parser = microusd, requires = "price_in")]
+    price_cache_write: Option<u64>,
 
     /// Permissions of the model
     #[arg(long, value_enum, default_value_t = PermissionName::Edits)]
@@ -135,8 +144,12 @@ impl Args {
         };
         let defaults = ApiTurnOptions::new(wire, self.model, workspace, self.state_dir);
         let prices = self.price_in.zip(self.price_out).map(|(input, output)| {
-            let usual = Prices::new(wire, input, output);
-            Prices { cache_read: self.price_cached.unwrap_or(usual.cache_read), ..usual }
+            let usual = usual_prices(wire, input, output);
+            Prices {
+                cache_read: self.price_cached.unwrap_or(usual.cache_read),
+                cache_write: self.price_cache_write.unwrap_or(usual.cache_write),
+                ..usual
+            }
         });
         ApiTurnOptions {
             base: self.base.unwrap_or(defaults.base),
@@ -148,8 +161,9 @@ impl Args {
             resume: self.resume,
             max_requests: self.max_requests,
             max_output_tokens: self.max_output_tokens,
-            context_window: self.context_window,
+            context_window: self.context_window.unwrap_or(defaults.context_window),
             left_microusd: self.left_microusd,
+            left_tokens: self.left_tokens,
             prices,
             permission: match self.permission {
                 PermissionName::Edits => Permission::Edits,
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn every_flag_arrives() {
         let flags = "--wire responses --base http://localhost:1 --model m --key-env K --state-dir /s --resume r \
-            --max-requests 1 --max-output-tokens 2 --context-window 3 --left-microusd 4 --price-in 2.5 --price-out 10 \
+            --max-requests 1 --max-output-tokens 2 --context-window 3 --left-microusd 4 --left-tokens 7 --price-in 2.5 --price-out 10 \
             --price-cached 0.25 --permission full --allow make --allow --version --first-byte-ms 5 --idle-ms 6 \
             --ca-file /etc/own.pem";
         let all = options(&flags.split_whitespace().collect::<Vec<_>>()).expect("all flags go together");
@@ -249,7 +263,7 @@ mod tests {
             (ApiFormat::Responses, "http://localhost:1", Some("K"))
         );
         let prices = Prices { input: 2_500_000, output: 10_000_000, cache_read: 250_000, cache_write: 2_500_000 };
-        assert_eq!((all.prices, all.left_microusd), (Some(prices), Some(4)));
+        assert_eq!((all.prices, all.left_microusd, all.left_tokens), (Some(prices), Some(4), Some(7)));
         assert_eq!((all.max_requests, all.max_output_tokens, all.context_window), (1, 2, 3));
         assert_eq!(
             (all.permission, all.allow.as_slice()),

@@ -13,39 +13,34 @@ use super::{Cli, Verb};
 
 /// Whether a turn may run this verb at all; what it may do with it is up to the verb.
 fn is_for_turns(verb: Option<&Verb>) -> bool {
-    matches!(
-        verb,
-        None | Some(
+    match verb {
+        None
+        | Some(
             Verb::Status(_)
-                | Verb::Why(_)
-                | Verb::Logs(_)
-                | Verb::Show(_)
-                | Verb::Diff(_)
-                | Verb::Usage(_)
-                | Verb::Pause(_)
-                | Verb::Task(_)
-                | Verb::Message(_)
-                | Verb::Ticket(_)
-                | Verb::Mcp(_)
-        )
-    )
+            | Verb::Why(_)
+            | Verb::Logs(_)
+            | Verb::Show(_)
+            | Verb::Diff(_)
+            | Verb::Usage(_)
+            | Verb::Pause(_)
+            | Verb::Message(_)
+            | Verb::Mcp(_)
+            | Verb::Handoff(_),
+        ) => true,
+        Some(Verb::Task(args)) => !args.is_board(),
+        Some(Verb::Ticket(args)) => !args.is_notifiers(),
+        Some(_) => false,
+    }
 }
 
 /// Whether a process inside of a turn runs this verb by itself: hooks of its CLI, and what neither
 /// makes nor changes a loop.
 fn is_harmless(verb: Option<&Verb>) -> bool {
-    matches!(
-        verb,
-        Some(
-            Verb::Hook(_)
-                | Verb::Handoff(_)
-                | Verb::Check(_)
-                | Verb::Prompt(_)
-                | Verb::Agents(_)
-                | Verb::Config(_)
-                | Verb::Generate(_)
-        )
-    )
+    match verb {
+        Some(Verb::Hook(_) | Verb::Check(_) | Verb::Prompt(_) | Verb::Config(_) | Verb::Generate(_)) => true,
+        Some(Verb::Agents(args)) => args.is_list(),
+        _ => false,
+    }
 }
 
 /// Refuses every other verb to a process that runs for a turn, and every other state folder; also

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use everloop_agents::environment::Outside;
 use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_engine::account;
 use everloop_engine::error::{Code, Failure};
@@ -66,7 +67,7 @@ fn chosen(word: Option<&str>, session: &VerbSession) -> Result<Vec<CheckSet>, Fa
         let wanted = loops.into_iter().filter(|l| word.is_none_or(|w| w == l.name));
         Ok(wanted
             .map(|l| CheckSet {
-                hide: account::hidden(std::iter::once(&l.agent).chain(&l.others)),
+                hide: account::hidden(std::iter::once(&l.agent).chain(&l.others), &Outside::ours()),
                 name: l.name,
                 dir: l.workspace.dir,
                 checks: l.checks,

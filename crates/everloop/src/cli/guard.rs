@@ -9,12 +9,14 @@ use serde_json::json;
 use super::VerbSession;
 use crate::ui::quantities::moment;
 
+mod quarantine;
 mod view;
 
 const HELP: &str = "Examples:
   everloop guard status
   everloop guard hold --reason \"the API key leaks\" --for 2h
-  everloop guard release account:default --reason \"new key is in place\"
+  everloop guard release account:default/claude --reason \"new key is in place\"
+  everloop guard quarantine
 
 Scopes: `all`, `loop:ID`, `account:NAME`, `node:NAME`.";
 
@@ -55,6 +57,8 @@ enum What {
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
+    /// List, add or lift quarantines of nodes, accounts, agents, panes and task kinds
+    Quarantine(quarantine::QuarantineArgs),
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
@@ -66,6 +70,7 @@ pub fn guard(args: GuardArgs, session: &mut VerbSession) -> Result<Code, Failure
         What::Status => view::status(session),
         What::Hold { scope, reason, time } => hold(HoldRequest { scope, reason, time }, session),
         What::Release { scope, reason } => release(ReleaseRequest { scope, reason }, session),
+        What::Quarantine(args) => quarantine::quarantine(args, session),
     }
 }
 

@@ -7,23 +7,26 @@ use everloop_engine::error::{Code, Failure};
 use everloop_engine::install::FileChange;
 use everloop_engine::install::plan::{self, AgentCli};
 use everloop_engine::install::record::Originals;
-use everloop_engine::services::trust;
+use everloop_engine::services::{agents, trust};
 use serde_json::json;
 use toml::Value;
 
 use super::choices;
-use super::{VerbSession, agents, config as config_verb};
+use super::{VerbSession, config as config_verb, run};
 use crate::config::{Config, PROJECT_FILE};
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
+
+mod remove;
 
 const HELP: &str = "Examples:
   everloop init
   everloop init --goal \"port it to Python 3\" --agent-cmd 'my-agent {prompt}' --yes
   everloop init --agent claude --agent codex
   everloop init --print
+  everloop init --remove          # what it wrote, and only that
 
-`everloop uninstall` removes all of it.";
+With `--remove` the state folder with its journal stays; loops of this project are not stopped.";
 
 /// The placeholder of `detect` for an unknown agent.
 const PLACEHOLDER: &str = "command = [\"my-agent\", \"{prompt}\"]";
@@ -53,21 +56,29 @@ pub struct InitArgs {
     /// Overwrite an existing everloop.toml
     #[arg(long)]
     force: bool,
-    /// Write without confirmation
+    /// Remove everloop's instructions, hooks and MCP entries from the files of this project, and
+    /// files that `init` made and that were not changed since; everything else keeps every byte
+    #[arg(long, conflicts_with_all = ["goal", "agent_cmd", "agent", "hooks", "no_hooks", "force"])]
+    remove: bool,
+    /// Write or remove without confirmation
     #[arg(short, long)]
     yes: bool,
-    /// Only print what would be written
+    /// Only print what would be written or removed
     #[arg(long)]
     print: bool,
 }
 
 pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure> {
+    if args.remove { remove::remove(args, session) } else { write(args, session) }
+}
+
+fn write(args: &InitArgs, session: &VerbSession) -> Result<Code, Failure> {
     let proposals = detect(&session.dir);
     let clis = args.clis();
     let cli = match (&args.agent_cmd, clis.first()) {
         (Some(_), _) => None,
         (None, Some(first)) => Some(first.kind()),
-        (None, None) => agents::installed(),
+        (None, None) => run::installed_clis().first().map(|(agent, _)| agent.kind),
     };
     let text = render_toml(&proposals, &args.goal);
     let text = match cli {
@@ -118,6 +129,7 @@ pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure>
     if changes.is_empty() {
         lines.push("everything is there already".to_owned());
     }
+    next.extend(commit_step(&changes, &session.dir));
     next.extend(next_steps(args, cli, &proposals));
     lines.extend(next.into_iter().map(|step| format!("next: {step}")));
     let written: Vec<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
@@ -203,6 +215,18 @@ fn found(proposals: &[Proposal]) -> Vec<String> {
         format!("found {}: {}{note}, because {}", clean(&p.name), clean(&p.run), clean(&p.reason))
     };
     proposals.iter().map(line).collect()
+}
+
+/// Turns see commits only: instructions and hooks that are not committed reach no agent.
+fn commit_step(changes: &[FileChange], dir: &Path) -> Option<String> {
+    let in_git = dir.ancestors().any(|folder| folder.join(".git").exists());
+    let name = |change: &FileChange| {
+        let path = change.path.strip_prefix(dir).unwrap_or(&change.path).display().to_string();
+        shlex::try_quote(&path).map_or_else(|_| path.clone(), std::borrow::Cow::into_owned)
+    };
+    let names: Vec<String> = changes.iter().map(name).collect();
+    (in_git && !names.is_empty())
+        .then(|| format!("git add {} && git commit -m 'Set up everloop' (turns see commits only)", names.join(" ")))
 }
 
 fn next_steps(args: &InitArgs, cli: Option<AgentKind>, proposals: &[Proposal]) -> Vec<String> {

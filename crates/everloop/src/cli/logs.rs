@@ -2,18 +2,23 @@
 //! query every 200 ms.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
+use everloop_core::state::LoopState;
 use everloop_core::time::{Time, parse_duration};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::record::read_state;
 use everloop_engine::services::journal::{self, JournalRange};
-use everloop_store::Sqlite;
+use everloop_engine::services::speech::Speech;
+use everloop_store::{Ledger, Sqlite};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
 use super::VerbSession;
+use crate::ui::events::spoken;
 use crate::ui::{EventLines, Format, LogDetail};
 
 mod output;
@@ -22,7 +27,8 @@ const HELP: &str = "Examples:
   everloop logs -f k3f9
   everloop logs --since 2h -n 1000
   everloop logs --since \"2026-11-15 21:00\" --json
-  everloop logs --turn k3f9-3.1 -f        # the output of that turn's agent";
+  everloop logs --turn k3f9-3.1 -f        # what that turn's agent says and does
+  everloop logs --turn 3 --raw k3f9       # its output as it was written";
 
 /// Between two reads of the ledger: too short to notice, too long to cost CPU time.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -34,9 +40,12 @@ const RECORDS_PER_LINE: usize = 8;
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct LogsArgs {
-    /// Loop id or name [default: everything]
+    /// Loop id or name [default: what is about this folder, if a loop works here]
     id: Option<String>,
-    /// Keep showing new records until the loop ends
+    /// Show what is about other folders too
+    #[arg(long, conflicts_with_all = ["id", "turn"])]
+    all: bool,
+    /// Keep showing new records until the loop ends, of one loop also what its agent says
     #[arg(short, long)]
     follow: bool,
     /// Show this many lines [default: 50, or with --since all of them]
@@ -46,9 +55,13 @@ pub struct LogsArgs {
     /// `2026-11-15T21:00:00Z`
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Show the output of this turn's agent instead; an id (`k3f9-3.1`) or, with a loop, a number
+    /// Show what this turn's agent said and did instead; an id (`k3f9-3.1`) or, with a loop, a
+    /// number
     #[arg(long, value_name = "TURN", conflicts_with_all = ["lines", "since"])]
     turn: Option<String>,
+    /// Show the output of the turn as it was written: of most agents that is JSON
+    #[arg(long, requires = "turn")]
+    raw: bool,
     /// Show every event, also the steps of a turn and the bookkeeping of quarantine
     #[arg(short, long, conflicts_with = "turn")]
     verbose: bool,
@@ -61,7 +74,9 @@ pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure>
         return output::show(turn, args, session, &ledger);
     }
     let owner = session.named_loop(&ledger, args.id.as_deref())?;
-    let printer = Printer { session, lines: RefCell::new(EventLines::new(LogDetail::of(args.verbose))) };
+    let elsewhere = if owner.is_some() || args.all { BTreeSet::new() } else { elsewhere(session, &ledger)? };
+    let lines = RefCell::new(EventLines::new(LogDetail::of(args.verbose)));
+    let printer = Printer { session, lines, elsewhere };
     let since = since(args, session)?;
     let range = JournalRange { owner: owner.as_ref(), lines: args.lines, since };
     let lines = args.lines.or_else(|| since.is_none().then_some(journal::LINES));
@@ -83,6 +98,18 @@ pub fn logs(args: &LogsArgs, session: &mut VerbSession) -> Result<Code, Failure>
         follow(&ledger, owner.as_ref(), last, &printer)?;
     }
     Ok(Code::Ok)
+}
+
+/// The loops that work in other folders, where one works in this.
+fn elsewhere(session: &VerbSession, ledger: &Sqlite) -> Result<BTreeSet<LoopId>, Failure> {
+    let mut others = BTreeSet::new();
+    let rows = ledger.loops()?;
+    for row in &rows {
+        if !read_state(row)?.is_in(&session.dir) {
+            others.insert(row.id.clone());
+        }
+    }
+    Ok(if others.len() == rows.len() { BTreeSet::new() } else { others })
 }
 
 fn since(args: &LogsArgs, session: &VerbSession) -> Result<Option<Time>, Failure> {
@@ -119,17 +146,33 @@ fn point_in_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
 struct Printer<'a> {
     session: &'a VerbSession,
     lines: RefCell<EventLines>,
+    /// Loops of which no record is printed.
+    elsewhere: BTreeSet<LoopId>,
 }
 
 impl Printer<'_> {
+    fn is_wanted(&self, record: &JournalRecord) -> bool {
+        record.owner.as_ref().is_none_or(|owner| !self.elsewhere.contains(owner))
+    }
+
     fn text(&self, records: &[JournalRecord]) -> Vec<String> {
         let mut lines = self.lines.borrow_mut();
-        records.iter().flat_map(|record| lines.of(record)).collect()
+        records.iter().filter(|record| self.is_wanted(record)).flat_map(|record| lines.of(record)).collect()
+    }
+
+    fn speech(&self) -> Result<Speech, Failure> {
+        Ok(Speech::new(&self.session.home()?))
+    }
+
+    /// Prints the new output of the running turn's agent.
+    fn say(&self, speech: Option<&mut Speech>, state: Option<&LoopState>) -> Result<(), Failure> {
+        let (Some(speech), Some(state)) = (speech, state) else { return Ok(()) };
+        speech.read(state).iter().try_for_each(|line| self.session.ui.out(&spoken(line)))
     }
 
     fn print(&self, records: &[JournalRecord]) -> Result<(), Failure> {
         let ui = &self.session.ui;
-        for record in records {
+        for record in records.iter().filter(|record| self.is_wanted(record)) {
             match ui.format() {
                 Format::Json => ui.json(record)?,
                 Format::Text => self.lines.borrow_mut().of(record).iter().try_for_each(|line| ui.out(line))?,
@@ -145,16 +188,23 @@ impl Printer<'_> {
 /// Prints new records until the loop is over or the output is closed.
 fn follow(ledger: &Sqlite, owner: Option<&LoopId>, mut after: u64, printer: &Printer<'_>) -> Result<(), Failure> {
     let mut seen = None;
+    let mut speech =
+        owner.filter(|_| printer.session.ui.format() == Format::Text).map(|_| printer.speech()).transpose()?;
+    let mut state = None;
     loop {
         let version = ledger.data_version()?;
         if seen != Some(version) {
             seen = Some(version);
+            state =
+                owner.map(|id| ledger.get_loop(id)).transpose()?.flatten().map(|row| read_state(&row)).transpose()?;
+            printer.say(speech.as_mut(), state.as_ref())?;
             let (last, over) = journal::read_new(ledger, owner, after, |records| printer.print(records))?;
             after = last;
             if over {
                 return Ok(());
             }
         }
+        printer.say(speech.as_mut(), state.as_ref())?;
         if printer.session.ui.closed() {
             return Ok(());
         }

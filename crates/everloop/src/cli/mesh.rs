@@ -1,26 +1,21 @@
 //! `everloop mesh`: several nodes that work on the same loops. Here: these loops; `nodes`: the
 //! machines; `join`, `leave`: this one; `trust`: keys; `hub`: the database that they share.
 
-use std::collections::BTreeMap;
-
-use everloop_core::ids::NodeId;
-use everloop_core::mesh::eligibility::{self, ACCOUNT, Limited};
-use everloop_core::mesh::keys::{Keyring, read_loop, sealed};
+use everloop_core::mesh::keys::sealed;
 use everloop_core::mesh::{End, KIND, MeshLoop};
 use everloop_core::op::{Refusal, TaskRow, TaskState};
 use everloop_core::why;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::immune;
-use everloop_engine::membership::Membership;
 use everloop_engine::node_keys::NodeKeys;
-use everloop_store::{Error, Ledger, Postgres, Tickets};
+use everloop_engine::services::mesh::{MeshDetail, MeshView};
+use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::ui::quantities::{self, Accuracy};
-use crate::ui::quarantine as view;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
+use crate::ui::{mesh as mesh_view, quarantine};
 
 mod hub;
 mod join;
@@ -83,11 +78,7 @@ enum What {
 pub fn mesh(args: &MeshArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
         What::List => list(session),
-        What::Show { id } => {
-            let (membership, hub) = session.hub()?;
-            let (_, state) = find(&hub, id)?;
-            show(&hub, &state, &signature(&hub, &membership, &state, session)?, session)
-        }
+        What::Show { id } => show(id, session),
         What::Stop { id } => stop(id, session),
         What::Nodes => nodes::nodes(session),
         What::Drain(args) => nodes::drain(args, session),
@@ -100,46 +91,29 @@ pub fn mesh(args: &MeshArgs, session: &mut VerbSession) -> Result<Code, Failure>
     }
 }
 
+fn no_such(id: &str) -> Failure {
+    Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them")
+}
+
 fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
-    let Some(doc) = hub.doc(KIND, id)? else {
-        return Err(Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them"));
-    };
+    let Some(doc) = hub.doc(KIND, id)? else { return Err(no_such(id)) };
     let state = MeshLoop::read(&doc.body)
         .map_err(|why| Failure::failed(format!("cannot read loop `{id}` of the mesh: {why}")))?;
     Ok((doc.version, state))
 }
 
-/// The key that signed a loop, and why this node runs nothing of it, if that is so.
-struct Signature {
-    signer: Option<String>,
-    distrust: Option<String>,
-}
-
-fn signature(
-    hub: &Postgres,
-    membership: &Membership,
-    state: &MeshLoop,
-    session: &VerbSession,
-) -> Result<Signature, Failure> {
-    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
-    let signer = state.signed.as_ref().map(|made| {
-        let node = keys.trust().node_of(&made.seal.key).map_or("an unknown node", NodeId::as_str);
-        format!("{} of {}", made.seal.key.fingerprint(), clean(node))
-    });
-    let doc = hub.doc(KIND, state.id.as_str())?;
-    let fault = doc.and_then(|doc| read_loop(&state.id, &doc.body, &keys).err());
-    Ok(Signature { signer, distrust: fault.map(|fault| fault.to_string()) })
+/// Exit code of an answer: that of a hub that is away when it is this node's copy.
+fn code_of(view: &MeshView) -> Code {
+    if view.copy().is_some() { Code::Away } else { Code::Ok }
 }
 
 fn list(session: &VerbSession) -> Result<Code, Failure> {
-    let (membership, hub) = session.hub()?;
-    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
+    let view = MeshView::open(session)?;
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
     let mut all = Vec::new();
-    for doc in hub.docs(KIND)? {
-        let Ok(state) = MeshLoop::read(&doc.body) else { continue };
+    for (state, distrust) in view.loops()? {
         let (passing, total) = checks(&state);
-        let runs = state.ended.is_some() || read_loop(&state.id, &doc.body, &keys).is_ok();
+        let runs = state.ended.is_some() || distrust.is_none();
         table.row([
             clean(state.id.as_str()),
             if runs { label(&state).to_owned() } else { format!("{}, not trusted here", label(&state)) },
@@ -151,14 +125,16 @@ fn list(session: &VerbSession) -> Result<Code, Failure> {
         all.push(json!({ "id": state.id, "state": label(&state), "passing": passing, "checks": total,
             "open": state.open.len(), "landed": state.landed_count, "goal": state.spec.wanted.goal, "trusted": runs }));
     }
-    let mut lines = table.lines(session.ui.width());
+    let mut lines = view.copy().map_or_else(Vec::new, |copy| mesh_view::away(copy, session.now()));
     if all.is_empty() {
-        lines = vec![
+        lines.push(
             "the mesh has no loop yet; make one: everloop run \"GOAL\" --check 'CMD' --agent claude --mesh".to_owned(),
-        ];
+        );
+    } else {
+        lines.extend(table.lines(session.ui.width()));
     }
-    session.ui.answer(&lines, &json!({ "loops": all }))?;
-    Ok(Code::Ok)
+    session.ui.answer(&lines, &json!({ "loops": all, "copy": mesh_view::away_json(&view, session.now()) }))?;
+    Ok(code_of(&view))
 }
 
 fn checks(state: &MeshLoop) -> (usize, usize) {
@@ -178,17 +154,13 @@ fn label(state: &MeshLoop) -> &'static str {
     }
 }
 
-fn show(hub: &Postgres, state: &MeshLoop, signature: &Signature, session: &VerbSession) -> Result<Code, Failure> {
-    let rows: Vec<TaskRow> = state
-        .open
-        .iter()
-        .map(|open| hub.task(&open.task))
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .flatten()
-        .collect();
+fn show(id: &str, session: &VerbSession) -> Result<Code, Failure> {
+    let view = MeshView::open(session)?;
+    let Some(detail) = view.find(id)? else { return Err(no_such(id)) };
+    let (state, look) = (&detail.state, session.ui.look(session.now()));
     let (passing, total) = checks(state);
-    let mut lines = about(state, signature);
+    let mut lines = view.copy().map_or_else(Vec::new, |copy| mesh_view::away(copy, look.now));
+    lines.extend(about(&detail));
     lines.push(format!("Checks    {passing} of {total} pass on the branch"));
     for result in state.judged.iter().flat_map(|judged| &judged.board.0) {
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
@@ -199,9 +171,7 @@ fn show(hub: &Postgres, state: &MeshLoop, signature: &Signature, session: &VerbS
     if let Some(reason) = &state.waits {
         lines.push(format!("Waits     {}", clean(&why::waiting(reason, session.now(), &quantities::here))));
     }
-    let (limited, record) = (limits(hub, state)?, immune::read(hub)?.1);
-    let look = session.ui.look(session.now());
-    for (account, limited) in &limited {
+    for (account, limited) in &detail.limited {
         let until = quantities::moment(limited.held.until, look.now, &look.zone);
         lines.push(format!(
             "Limited   account {} until {until}, reported by {}",
@@ -209,11 +179,11 @@ fn show(hub: &Postgres, state: &MeshLoop, signature: &Signature, session: &VerbS
             clean(limited.node.as_str())
         ));
     }
-    lines.extend(view::lines(&record, &look, |_| true));
-    for ticket in hub.tickets(Tickets::Open)?.iter().filter(|ticket| ticket.owner.as_ref() == Some(&state.id)) {
+    lines.extend(quarantine::lines(&detail.immune, &look, |_| true));
+    for ticket in &detail.tickets {
         lines.push(format!("Ticket    mesh:{} {}", ticket.id, clean(&ticket.text)));
     }
-    for row in &rows {
+    for row in &detail.rows {
         lines.push(format!("Task      {} {}: {}", clean(row.task.id.as_str()), holder(row), clean(&row.task.title)));
     }
     for landed in state.landed.iter().rev() {
@@ -226,18 +196,19 @@ fn show(hub: &Postgres, state: &MeshLoop, signature: &Signature, session: &VerbS
     }
     session.ui.answer(
         &lines,
-        &json!({ "loop": state, "tasks": rows, "limited": limited, "distrust": signature.distrust,
-        "quarantine": view::as_json(&record, look.now) }),
+        &json!({ "loop": state, "tasks": detail.rows, "limited": detail.limited, "distrust": detail.distrust,
+        "quarantine": quarantine::as_json(&detail.immune, look.now), "copy": mesh_view::away_json(&view, look.now) }),
     )?;
-    Ok(Code::Ok)
+    Ok(code_of(&view))
 }
 
 /// What a loop is, and by which key.
-fn about(state: &MeshLoop, signature: &Signature) -> Vec<String> {
+fn about(detail: &MeshDetail) -> Vec<String> {
+    let state = &detail.state;
     let ended = state.ended.as_ref().map_or(String::new(), |end| format!(": {end}"));
-    let signer = signature.signer.as_deref().map_or("by no key".to_owned(), |key| format!("by {key}"));
+    let signer = detail.signer.as_deref().map_or("by no key".to_owned(), |key| format!("by {}", clean(key)));
     let mut lines = vec![format!("Loop      {} ({})", clean(state.id.as_str()), clean(&state.name))];
-    if let Some(why) = &signature.distrust {
+    if let Some(why) = &detail.distrust {
         lines.push(format!("Refused   this node runs and believes nothing of it: {}", clean(why)));
     }
     lines.extend([
@@ -247,16 +218,6 @@ fn about(state: &MeshLoop, signature: &Signature) -> Vec<String> {
         format!("Signed    {signer}"),
     ]);
     lines
-}
-
-/// The loop's accounts that are limited now.
-fn limits(hub: &Postgres, state: &MeshLoop) -> Result<BTreeMap<String, Limited>, Failure> {
-    let mut found = BTreeMap::new();
-    for account in eligibility::shared([&state.spec.wanted]) {
-        let limited = hub.doc(ACCOUNT, &account)?.and_then(|doc| Limited::read(&doc.body));
-        found.extend(limited.map(|limited| (account, limited)));
-    }
-    Ok(found)
 }
 
 fn holder(row: &TaskRow) -> String {

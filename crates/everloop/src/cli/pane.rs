@@ -1,19 +1,21 @@
 //! `everloop pane`: interactive agents in tmux panes. `everloop_agents::tmux` talks to tmux.
 //!
-//! - `start`: a program in a new pane; `list`, `read`: looking at panes; `typing`: the only way in
+//! - `start`: a program in a new pane; `list`, `read`: looking at panes
+//! - `typing`: a prompt; `key`: answers to dialogs
 //! - `turn`: one prompt and its end, for the supervisor
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, TmuxServer};
+use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, State, TmuxServer};
 use everloop_engine::error::{Code, Failure};
 use serde_json::json;
 
 use super::VerbSession;
 use crate::ui::text::clean;
 
+mod key;
 mod list;
 mod read;
 mod start;
@@ -25,6 +27,7 @@ const HELP: &str = "Examples:
   everloop pane list
   everloop pane type helper \"what is left to do?\"
   everloop pane read helper
+  everloop pane key helper down enter     # answers a dialog
   everloop pane attach helper             # detach with Ctrl-b d
 
 Panes live on a private tmux server in the state folder and outlive everloop. A pane of your own tmux is typed into only
@@ -50,6 +53,8 @@ enum What {
     Read(read::PaneReadArgs),
     /// Type text into a pane and press Enter
     Type(typing::PaneTypingArgs),
+    /// Press keys in a pane, to answer a dialog or to interrupt
+    Key(key::PaneKeyArgs),
     /// End the program of a pane and start it again, also after the tmux server was killed
     Respawn {
         /// Name of the pane
@@ -86,9 +91,10 @@ struct AdoptArgs {
     /// The socket of your tmux server [default: the one of this terminal, else tmux's default]
     #[arg(long, value_name = "FILE")]
     socket: Option<PathBuf>,
-    /// Program that runs in it; decides how its screen is read
-    #[arg(long, default_value = "plain")]
-    kind: KindName,
+    /// Program that runs in it; decides how its screen is read [default: by the name of the
+    /// program]
+    #[arg(long)]
+    kind: Option<KindName>,
 }
 
 /// Programs with a known screen.
@@ -119,6 +125,7 @@ pub fn pane(args: PaneArgs, session: &mut VerbSession) -> Result<Code, Failure> 
         What::List => list::list(&server, session),
         What::Read(args) => read::read(&args, &server, session),
         What::Type(args) => typing::type_text(&args, &server, session),
+        What::Key(args) => key::press(&args, &server, session),
         What::Respawn { name } => respawn(&name, &server, session),
         What::Kill { name } => kill(&name, &server, session),
         What::Attach { name } => attach(&name, &server),
@@ -156,7 +163,7 @@ fn adopt(args: AdoptArgs, server: &TmuxServer, session: &VerbSession) -> Result<
     let socket = args.socket.map_or_else(usual_socket, |socket| Ok(session.dir.join(socket)))?;
     let name = args.name.parse().map_err(failure)?;
     let wanted = PaneSelector { socket, target: args.target };
-    let pane = server.adopt(name, args.kind.into(), &wanted).map_err(failure)?;
+    let pane = server.adopt(name, args.kind.map(PaneProgram::from), &wanted).map_err(failure)?;
     let said = format!(
         "everloop may type into {} as `{}` while its program runs; `everloop pane kill {}` ends that",
         pane.id(),
@@ -209,10 +216,9 @@ fn failure(error: PaneError) -> Failure {
         | PaneError::Taken { .. }
         | PaneError::BadTarget { .. }
         | PaneError::BadProgram { .. }
+        | PaneError::BadKey { .. }
         | PaneError::Adopted { .. }
         | PaneError::LongPath { .. } => Code::Usage,
-        PaneError::NotOurs { .. } | PaneError::Elsewhere { .. } | PaneError::TooOften { .. } => Code::NeedsPerson,
-        PaneError::Dead { .. } => Code::Away,
         PaneError::NoTmux
         | PaneError::Io { .. }
         | PaneError::Refused { .. }
@@ -220,7 +226,15 @@ fn failure(error: PaneError) -> Failure {
         | PaneError::Damaged { .. }
         | PaneError::InsideJob
         | PaneError::Occupied { .. }
-        | PaneError::Busy { .. } => Code::Failed,
+        | PaneError::Busy { .. }
+        | PaneError::NotIdle { state: State::Working, .. } => Code::Failed,
+        PaneError::NotIdle { state: State::Limited { .. }, .. } => Code::Held,
+        PaneError::NotOurs { .. }
+        | PaneError::Elsewhere { .. }
+        | PaneError::TooOften { .. }
+        | PaneError::NotIdle { .. }
+        | PaneError::Unsent { .. } => Code::NeedsPerson,
+        PaneError::Dead { .. } => Code::Away,
     };
     let hint = error.hint();
     let said = Failure::new(code, clean(&error.to_string()));

@@ -8,6 +8,7 @@ use everloop_engine::services::loops::{PauseRequest, pause as pause_loop};
 
 use super::VerbSession;
 use super::message::send;
+use super::which::which;
 use crate::config::point_in_time;
 
 /// A running turn goes on to its end; nothing new starts after it.
@@ -32,7 +33,7 @@ pub fn pause(args: PauseArgs, session: &mut VerbSession) -> Result<Code, Failure
         (None, Some(text)) => point_in_time(text).map_err(|why| Failure::usage(why).hint("or use --for 10m"))?,
         (None, None) => None,
     };
-    let request = PauseRequest { word: args.id, reason: args.reason, until };
+    let request = PauseRequest { word: which(session, args.id)?, reason: args.reason, until };
     send::show(session, &pause_loop(session, request)?)?;
     Ok(Code::Ok)
 }

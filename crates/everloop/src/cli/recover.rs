@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use everloop_agents::{clock, job};
 use everloop_core::event::Event;
 use everloop_core::ids::TurnId;
+use everloop_core::mesh::rights::Rights;
 use everloop_core::op::{Op, TaskState};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::Membership;
@@ -122,7 +123,7 @@ fn local(
             let place = move_ledger(home)?;
             session.ui.warn(&format!("the broken ledger ({why}) is now `{}`", place.display()));
         }
-        let mut ledger = session.writer(home)?;
+        let mut ledger = Sqlite::open(&home.database(), OpenMode::ReadWrite)?;
         if !ledger.restore(&plan.rows)? {
             return Err(Failure::failed("the ledger is not empty").hint("move it away first"));
         }
@@ -192,6 +193,10 @@ fn hub(args: &RecoverArgs, (home, root): (&StateFolder, &Path), lines: &mut Vec<
             found.of, membership.hub
         ))
         .hint("use the mirror of a node of this hub: --from FOLDER"));
+    }
+    if hub.rights() == Rights::Worker {
+        return Err(Failure::config("the login of this node has the rights of a worker, which cannot rebuild a hub")
+            .hint("recover on a node with the login of a leader, or: everloop mesh hub init --print-sql --role NAME"));
     }
     let id = found.of.clone();
     let plan = RestorePlan::hub(found, clock::machine_now());

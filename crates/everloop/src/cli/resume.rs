@@ -9,9 +9,11 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::{Time, parse_duration};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::quantities::{ceiling, flag_of, used_up};
+use everloop_engine::services::loops::find_one;
 
 use super::VerbSession;
 use super::message::send;
+use super::which::which;
 use crate::config::Deadline;
 
 /// Continues where the loop is. A loop that used up a limit needs more of it; a limit that is not
@@ -44,7 +46,8 @@ pub fn resume(args: &ResumeArgs, session: &mut VerbSession) -> Result<Code, Fail
     session.for_a_person("resume a loop")?;
     let home = session.home()?;
     let ledger = session.writer(&home)?;
-    let (row, state) = session.find_loop(&ledger, args.id.as_deref())?;
+    let id = which(session, args.id.clone())?;
+    let (row, state) = find_one(session, &ledger, id.as_deref())?;
     drop(ledger);
     let limits = new_limits(&state, &raise(args, session.now())?, session.now())?;
     let (bounds, budget) = match limits.clone() {

@@ -3,13 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
-use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
 use everloop_core::raise::RunLimits;
+use everloop_core::reason::RuleId;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
+use everloop_engine::brought;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::create::Attachment;
+use everloop_engine::services::loops as services;
 use everloop_engine::state_folder::StateFolder;
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
 use everloop_store::{Ledger, Sqlite};
@@ -28,7 +32,7 @@ mod resumed;
 mod watch;
 
 pub use apply::apply;
-pub use create::add_configured;
+pub use create::{add_configured, installed_clis};
 
 /// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after
 /// the running turn, twice stops the agent; the same command continues an unfinished loop.
@@ -38,7 +42,8 @@ pub use create::add_configured;
 everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}'"
 )]
 pub struct RunArgs {
-    /// The goal of the loop; without it, the loop of everloop.toml is run
+    /// The goal of the loop; without it, the loop of everloop.toml is run. With nothing else, checks
+    /// and agent are looked for, shown and confirmed
     goal: Option<String>,
     /// Name of a loop in everloop.toml
     #[arg(long = "loop", value_name = "NAME", conflicts_with = "goal")]
@@ -64,37 +69,65 @@ pub struct RunArgs {
     /// Start a new loop even if the same one is unfinished
     #[arg(long)]
     new: bool,
-    /// Take over an everloop.toml that changed while agents worked here, without confirmation
+    /// Start without confirmation: with checks and an agent that were found here, with an agent that
+    /// seems not to be logged in, with an everloop.toml that changed while agents worked here
     #[arg(short, long)]
     yes: bool,
     /// Print every event, also the steps of a turn and the bookkeeping of quarantine
     #[arg(short, long)]
     verbose: bool,
+    /// Print everything that the agent says, while it says it
+    #[arg(short, long, conflicts_with = "detach")]
+    follow: bool,
     /// End with exit code 5 or 4 instead of waiting when the guard or a person holds the loop
     #[arg(long)]
     no_wait: bool,
 }
 
+impl RunArgs {
+    /// What was typed besides the goal.
+    fn words(&self) -> Vec<String> {
+        let mut words = self.flags.words();
+        words.extend(self.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
+        let switches = [("--detach", self.detach), ("--new", self.new), ("--no-wait", self.no_wait)];
+        words.extend(switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_owned()));
+        words
+    }
+
+    /// Whether the loop needs this terminal.
+    fn attachment(&self) -> Attachment {
+        if self.detach { Attachment::Background } else { Attachment::Terminal }
+    }
+}
+
 pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let (wanted, file) = create::resolve(args, session)?;
+    let (mut wanted, file) = create::resolve(args, session)?;
     if let Some(file) = &file {
         create::accept(args, session, file)?;
     }
     if args.mesh {
         return mesh::run(args, &wanted, session);
     }
+    create::need_agents(args, session, &wanted)?;
+    if args.yes {
+        wanted.guard.start_broken = true;
+    }
     let home = session.home()?;
     let mut ledger = session.writer(&home)?;
-    let (state, origin) = create::find_or_create(&wanted, args, session, &home, &mut ledger)?;
+    let (state, origin) = create::find_or_create(&wanted, args, session, &mut ledger)?;
     let spec = match origin {
         create::LoopOrigin::Made => state.spec.clone(),
-        create::LoopOrigin::Resumed => resumed::take_over(session, &mut ledger, &state, &wanted)?,
+        create::LoopOrigin::Resumed => {
+            let attachment = args.attachment();
+            resumed::take_over(session, &mut ledger, &state, &resumed::Again { wanted: &wanted, attachment })?
+        }
     };
-    announce(session, &LoopState { spec, ..state.clone() }, &wanted, origin);
+    let state = LoopState { spec, ..state };
+    announce(session, &state, &wanted, origin);
     if args.detach {
         return detach(session, &home, &mut ledger, &state);
     }
-    attend(args, session, &home, &state.id)
+    attend(args, session, &home, &state)
 }
 
 /// Prints before anything starts what will happen and what it may cost at most.
@@ -127,10 +160,10 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
 
 /// Hands the loop to a supervisor in the background.
 fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
-    attend_elsewhere(session, home, ledger, &state.id)?;
+    attend_elsewhere(session, home, ledger, state)?;
     let supervised = home.owner().is_some_and(|o| o.role == "up");
     if !supervised {
-        up::name_unfinished(session, ledger, Some(&state.id))?;
+        up::name_unfinished(session, &services::unfinished(ledger, Some(&state.id))?);
         up::start_in_background(home)?;
     }
     let told = serde_json::json!({ "loop": state.id, "name": state.name, "detached": true });
@@ -144,9 +177,11 @@ fn attend_elsewhere(
     session: &VerbSession,
     home: &StateFolder,
     ledger: &mut Sqlite,
-    id: &LoopId,
+    state: &LoopState,
 ) -> Result<(), Failure> {
-    let body = serde_json::to_string(&Notice::Attend { id: id.clone() }).expect("a notice always has a JSON form");
+    brought::leave(home, &state.id, &state.spec)?;
+    let notice = Notice::Attend { id: state.id.clone() };
+    let body = serde_json::to_string(&notice).expect("a notice always has a JSON form");
     ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
     home.wake();
     Ok(())
@@ -154,11 +189,14 @@ fn attend_elsewhere(
 
 /// Supervises the loop, or follows it while another process does; when that process ends, this one
 /// takes over.
-fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId) -> Result<Code, Failure> {
-    let mut watcher = {
-        let wait = if args.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait };
-        watch::Foreground::new(&session.ui, id.clone(), LogDetail::of(args.verbose), wait)
+fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &LoopState) -> Result<Code, Failure> {
+    let id = &started.id;
+    let style = watch::ForegroundStyle {
+        detail: LogDetail::of(args.verbose),
+        wait: if args.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait },
+        follow: if args.follow { watch::FollowAgent::All } else { watch::FollowAgent::LastLine },
     };
+    let mut watcher = watch::Foreground::new(&session.ui, id.clone(), home, style);
     loop {
         let interrupted = if let Ok(ownership) = home.own("run", session.now())? {
             let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
@@ -177,9 +215,11 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId
             up::block_on(supervisor.run(&mut watcher))??
         } else {
             let mut ledger = session.writer(home)?;
-            attend_elsewhere(session, home, &mut ledger, id)?;
+            attend_elsewhere(session, home, &mut ledger, started)?;
             let followed = follow::Followed { session, home, id };
-            up::block_on(followed.follow(&mut watcher))??
+            let ended = up::block_on(followed.follow(&mut watcher))??;
+            brought::forget(home, id);
+            ended
         };
         watcher.finish();
         let ledger = session.writer(home)?;
@@ -194,6 +234,11 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId
                 }
                 return Ok(code_of(interrupt));
             }
+            (Phase::Waiting { reason, .. }, None, Some(_))
+                if reason.rule == RuleId::ChecksBroken && start_broken(session, home, &state)? =>
+            {
+                watcher.go_on();
+            }
             (_, None, Some(code)) => {
                 session.ui.talk(&everloop_core::why::why(&state, session.now(), &|t| quantities::here(t)));
                 return Ok(code);
@@ -201,6 +246,21 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, id: &LoopId
             (_, None, None) => {}
         }
     }
+}
+
+/// Lets a person start turns that have to mend the checks first.
+fn start_broken(session: &VerbSession, home: &StateFolder, state: &LoopState) -> Result<bool, Failure> {
+    if !session.ui.asks() {
+        return Ok(false);
+    }
+    session.ui.talk(&everloop_core::why::why(state, session.now(), &|t| quantities::here(t)));
+    if !session.ui.agrees("start turns all the same?")? {
+        return Ok(false);
+    }
+    let mut spec = state.spec.clone();
+    spec.guard.start_broken = true;
+    services::leave(session, home, &state.id, &LoopCommand::Reconfigure { spec: Box::new(spec) })?;
+    Ok(true)
 }
 
 fn code_of(interrupt: Interrupt) -> Code {

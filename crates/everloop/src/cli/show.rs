@@ -5,6 +5,7 @@ use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::show::{self as service, ShowAnswer};
 
 use super::VerbSession;
+use one_turn::OutputStyle;
 
 mod one_loop;
 mod one_task;
@@ -13,7 +14,7 @@ mod one_turn;
 const HELP: &str = "Examples:
   everloop show k3f9          # a loop: scoreboard, turns, kept work, spending
   everloop show k3f9-3        # a task
-  everloop show k3f9-3.1      # a turn: its end, its files, the end of its output";
+  everloop show k3f9-3.1      # a turn: its end, its files, what its agent said and did last";
 
 /// Shows everything that is known about a loop, a task or a turn.
 #[derive(Debug, clap::Args)]
@@ -21,13 +22,16 @@ const HELP: &str = "Examples:
 pub struct ShowArgs {
     /// Loop id or name, task id, or turn id [default: the loop in this folder]
     id: Option<String>,
+    /// Of a turn: the end of its output as it was written
+    #[arg(long)]
+    raw: bool,
 }
 
 pub fn show(args: &ShowArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match service::show(session, args.id.as_deref())? {
         ShowAnswer::Loop(found) => one_loop::show(&found, session),
         ShowAnswer::Task(found) => one_task::show(&found, session),
-        ShowAnswer::Turn(found) => one_turn::show(&found, session),
+        ShowAnswer::Turn(found) => one_turn::show(&found, OutputStyle::of(args.raw), session),
     }
 }
 

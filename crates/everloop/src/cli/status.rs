@@ -1,10 +1,11 @@
 //! `everloop status`: loops and what they are doing. One read of the ledger, never of the journal.
 
 use everloop_core::hook::HookSession as Record;
+use everloop_core::ids::LoopId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::why;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::status::{self as services, StatusAnswer, freeze_of};
+use everloop_engine::services::status::{self as services, MeshTasks, StatusAnswer, freeze_of};
 use everloop_engine::state_folder::LockOwner;
 
 use super::VerbSession;
@@ -13,7 +14,7 @@ use crate::ui::quantities::score;
 use crate::ui::quantities::{coarse, moment, relative};
 use crate::ui::quarantine;
 use crate::ui::status::{StatusStyle, status_table};
-use crate::ui::text::{clean, fit};
+use crate::ui::text::{clean, count, fit};
 
 const HELP: &str = "Examples:
   everloop status
@@ -24,12 +25,16 @@ With --exit-code: 0 reached or working · 1 failed · 3 ended without reaching t
 5 held by the guard · 6 not over and no supervisor runs. Several loops: the first of 5, 4, 6 that one of them has; when all
 are over, the latest decides.";
 
-/// Shows loops, what the guard holds, open tickets, and whether a supervisor runs.
+/// Shows loops (of this folder first), what the guard holds, open tickets, and whether a supervisor
+/// runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct StatusArgs {
-    /// Loop id or name [default: all]
+    /// Loop id or name [default: the loops of this folder, and those of others that are not over]
     id: Option<String>,
+    /// Show ended loops of other folders too
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
     /// Make the exit code depend on the state
     #[arg(long)]
     exit_code: bool,
@@ -38,24 +43,34 @@ pub struct StatusArgs {
 pub fn status(args: &StatusArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let seen = services::status(session, args.id.as_deref())?;
     let look = session.ui.look(session.now());
-    session.ui.answer(&lines(&seen, &look), &answers::status(&seen, look.now))?;
+    let shown = |state: &LoopState| args.all || args.id.is_some() || !state.is_over() || state.is_in(&session.dir);
+    let loops: Vec<LoopState> = seen.loops.iter().filter(|state| shown(state)).cloned().collect();
+    session.ui.answer(&lines(&seen, &loops, &look), &answers::status(&seen, look.now))?;
     let code = if args.exit_code { exit_code(&seen) } else { Code::Ok };
     Ok(code)
 }
 
-fn lines(seen: &StatusAnswer, look: &StatusStyle) -> Vec<String> {
-    let mut lines = if seen.loops.is_empty() {
+/// The lines about `loops`, which are some of those that were seen.
+fn lines(seen: &StatusAnswer, loops: &[LoopState], look: &StatusStyle) -> Vec<String> {
+    let mut lines = if seen.loops.is_empty() && !seen.mesh.is_empty() {
+        Vec::new()
+    } else if seen.loops.is_empty() {
         vec!["no loops yet; start one: everloop run \"GOAL\" --check 'CMD' --agent-cmd 'AGENT {prompt}'".to_owned()]
     } else {
-        status_table(&seen.loops, &seen.guards, look)
+        status_table(loops, &seen.guards, look)
     };
+    let hidden = seen.loops.len() - loops.len();
+    if hidden > 0 {
+        lines.push(format!("… and {} in other folders: everloop status --all", count(hidden as u64, "ended loop")));
+    }
+    lines.extend(seen.mesh.iter().map(|(id, tasks)| mesh_line(id, tasks, look)));
     lines.extend(quarantine::lines(&seen.immune, look, |_| true));
     lines.extend(seen.sessions.iter().map(|(id, record)| session_line(id, record, look)));
-    lines.extend(seen.loops.iter().filter_map(|state| waiting_line(state, look)));
+    lines.extend(loops.iter().filter_map(|state| waiting_line(state, look)));
     let tries = |state: &LoopState| why::another_way(state).map(|tries| format!("{} {tries}", state.id));
-    lines.extend(seen.loops.iter().filter_map(tries).map(|line| fit(&clean(&line), look.width)));
+    lines.extend(loops.iter().filter_map(tries).map(|line| fit(&clean(&line), look.width)));
     let doubts = |state: &LoopState| why::doubted(state).map(|doubted| format!("{} {doubted}", state.id));
-    lines.extend(seen.loops.iter().filter_map(doubts).map(|line| fit(&clean(&line), look.width)));
+    lines.extend(loops.iter().filter_map(doubts).map(|line| fit(&clean(&line), look.width)));
     for ticket in &seen.tickets {
         let owner = ticket.owner.as_ref().map_or(String::new(), |id| format!(" {id}"));
         let line = format!(
@@ -84,6 +99,18 @@ fn lines(seen: &StatusAnswer, look: &StatusStyle) -> Vec<String> {
         }
     }
     lines
+}
+
+/// What this node did for a loop of the mesh.
+fn mesh_line(id: &LoopId, tasks: &MeshTasks, look: &StatusStyle) -> String {
+    let MeshTasks { goal, open, reached, failed } = tasks;
+    let over = reached + failed;
+    let id = clean(id.as_str());
+    let line = format!(
+        "mesh {id}: {open} tasks in work here, {over} over ({reached} reached); `everloop mesh show {id}`: {}",
+        clean(goal)
+    );
+    fit(&line, look.width)
 }
 
 /// A session that everloop did not start: where it is, and what it waits for by its own account.

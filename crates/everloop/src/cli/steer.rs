@@ -5,6 +5,7 @@ use everloop_engine::error::{Code, Failure};
 
 use super::VerbSession;
 use super::message::send;
+use super::which::which;
 
 /// The next turn's prompt holds the message, once.
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,13 @@ pub fn steer(args: SteerArgs, session: &mut VerbSession) -> Result<Code, Failure
         return Err(Failure::usage("the message is empty").hint("everloop steer \"look at the parser first\""));
     }
     let command = LoopCommand::Steer { message: args.message, trust: session.caller.trust() };
-    let (state, taker) = send::send(session, args.id.as_deref(), &command)?;
-    send::tell(session, &state.id, "the next turn will read the message", taker)?;
+    let id = which(session, args.id)?;
+    let (state, taker) = send::send(session, id.as_deref(), &command)?;
+    let what = if state.is_over() {
+        format!("has ended; the message is kept, and `everloop resume {}` goes on with it", state.id)
+    } else {
+        "the next turn will read the message".to_owned()
+    };
+    send::tell(session, &state.id, &what, taker)?;
     Ok(Code::Ok)
 }

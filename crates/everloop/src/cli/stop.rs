@@ -5,6 +5,7 @@ use everloop_engine::error::{Code, Failure};
 
 use super::VerbSession;
 use super::message::send;
+use super::which::which;
 
 /// Ends a loop; `everloop resume` continues it later. Finished work is kept.
 #[derive(Debug, clap::Args)]
@@ -16,9 +17,10 @@ pub struct StopArgs {
     now: bool,
 }
 
-pub fn stop(args: &StopArgs, session: &mut VerbSession) -> Result<Code, Failure> {
+pub fn stop(args: StopArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     session.for_a_person("stop a loop")?;
-    let (state, taker) = send::send(session, args.id.as_deref(), &LoopCommand::Stop { now: args.now })?;
+    let id = which(session, args.id)?;
+    let (state, taker) = send::send(session, id.as_deref(), &LoopCommand::Stop { now: args.now })?;
     let what = if args.now { "stops now" } else { "stops after the running turn, if any" };
     send::tell(session, &state.id, what, taker)?;
     Ok(Code::Ok)

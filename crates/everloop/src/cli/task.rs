@@ -2,6 +2,7 @@
 //!
 //! - `add`, `list`: putting tasks on the board and listing it
 //! - `claim`: taking a task; `finish`: ending one that is held; `amend`: a person's changes
+//! - `edit`: its text; `board`: all tasks as a file
 
 use everloop_engine::error::{Code, Failure};
 
@@ -9,17 +10,20 @@ use super::VerbSession;
 
 mod add;
 mod amend;
+mod board;
 mod claim;
+mod edit;
 mod finish;
 mod list;
 
-pub(super) use list::state;
+pub(super) use list::{state, task_json};
 
 const HELP: &str = "Examples:
   everloop task add \"port the parser\" --loop k3f9 --priority 5
   everloop task list
   everloop task next --lease 10m          # prints the task and the fence that `done` needs
-  everloop task done x7k2m --fence 1 --result \"ported\"";
+  everloop task done x7k2m --fence 1 --result \"ported\"
+  everloop task board write               # tasks/board.json from the ledger";
 
 /// Tasks of a loop are worked on by its agent, highest priority first; others are free to claim.
 #[derive(Debug, clap::Args)]
@@ -51,12 +55,23 @@ enum What {
     Done(finish::DoneArgs),
     /// Give back a task that you hold, as failed
     Fail(finish::FailArgs),
+    /// Change the title, text, priority or dependencies of a task
+    Edit(edit::TaskEditArgs),
     /// Keep a queued task from being taken until `retry`
     Block(amend::BlockArgs),
     /// Put a blocked, dead or leased task back into the queue, with its failures forgotten
     Retry(amend::TaskAmendArgs),
     /// Give up a task
     Cancel(amend::TaskAmendArgs),
+    /// Write, import, export or merge the board as a file; print the agents' instructions for it
+    Board(board::BoardArgs),
+}
+
+impl TaskArgs {
+    /// Whether it concerns the board's file, which is the project's and no turn's.
+    pub(super) fn is_board(&self) -> bool {
+        matches!(self.what, What::Board(_))
+    }
 }
 
 pub fn task(args: TaskArgs, session: &mut VerbSession) -> Result<Code, Failure> {
@@ -68,8 +83,10 @@ pub fn task(args: TaskArgs, session: &mut VerbSession) -> Result<Code, Failure> 
         What::Claim(args) => claim::claim(args, session),
         What::Done(args) => finish::done(args, session),
         What::Fail(args) => finish::fail(args, session),
+        What::Edit(args) => edit::edit(args, session),
         What::Block(args) => amend::block(args, session),
         What::Retry(args) => amend::retry(args, session),
         What::Cancel(args) => amend::cancel(args, session),
+        What::Board(args) => board::board(args, session),
     }
 }

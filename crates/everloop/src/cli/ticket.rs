@@ -1,10 +1,16 @@
-//! `everloop ticket`: tickets on the command line. `tickets` answers them.
+//! `everloop ticket`: tickets on the command line. `tickets` answers them; `notifiers` lists and
+//! tests what delivers them.
+
+use std::time::Duration;
 
 use everloop_core::op::Ticket;
 use everloop_core::outbound::tickets::{sentence, severity};
+use everloop_core::permission::PermissionCall;
 use everloop_core::reason::Reason;
+use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::mailbox;
+use everloop_engine::services::permissions;
 use everloop_engine::services::tickets::{self as services, MESH, TicketAnswer, TicketList, TicketNumber, TicketShown};
 use everloop_engine::tickets::TicketRecord;
 use everloop_store::Tickets;
@@ -15,11 +21,17 @@ use super::message::send::{Taker, away};
 use crate::ui::quantities::{moment, relative};
 use crate::ui::text::{clean, fit};
 
+mod notifiers;
+
 const HELP: &str = "Examples:
   everloop ticket list
   everloop ticket answer 17 \"yes, drop Python 3.8\"
   everloop ticket answer mesh:3 \"try it again\"   # one of the mesh, from any node
-  everloop ticket ack 17                    # acknowledged: it is not repeated, and stays open";
+  everloop ticket ack 17                    # acknowledged: it is not repeated, and stays open
+  everloop ticket notifiers --test          # one message through each; shows the result";
+
+/// The hidden subcommand for CLIs that request permissions.
+pub const PERMISSION_ARG: &str = "__permission";
 
 /// Most closed tickets that are listed.
 const LISTED: usize = 200;
@@ -57,19 +69,47 @@ enum What {
         /// Text of the answer
         text: String,
     },
+    /// Request a permission for the CLI of a turn, and wait for the answer
+    #[command(name = PERMISSION_ARG, hide = true)]
+    Permission {
+        /// The tool that is to be used
+        #[arg(long)]
+        tool: String,
+        /// Its arguments, word for word
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        input: String,
+        /// How long a person may take
+        #[arg(long, value_name = "TIME", default_value = "30m", value_parser = parse_duration)]
+        within: Duration,
+    },
     /// Acknowledge it: it is not repeated and stays open
     Ack {
         /// Number of the ticket, or its key or the beginning of it
         ticket: String,
     },
+    /// List notifiers, which deliver tickets to people, or test them
+    Notifiers(notifiers::NotifiersArgs),
+}
+
+impl TicketArgs {
+    /// Whether it concerns notifiers, which belong to people.
+    pub(super) fn is_notifiers(&self) -> bool {
+        matches!(self.what, What::Notifiers(_))
+    }
 }
 
 pub fn ticket(args: TicketArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match args.what {
         What::List { all } => list(all, session),
         What::Show { ticket } => show(&ticket, session),
-        What::Answer { ticket, text } => answer(&ticket, mailbox::checked(&text)?, session),
+        What::Answer { ticket, text } => answer(&ticket, &mailbox::checked(&text)?, session),
+        What::Permission { tool, input, within } => {
+            let reply = permissions::ask(session, &PermissionCall { tool, input }, within)?;
+            session.ui.json(&reply)?;
+            Ok(Code::Ok)
+        }
         What::Ack { ticket } => ack(&ticket, session),
+        What::Notifiers(args) => notifiers::notifiers(&args, session),
     }
 }
 

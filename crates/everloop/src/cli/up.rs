@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::{EVENT_VERSION, Event};
-use everloop_core::ids::LoopId;
 use everloop_core::journal::JournalRecord;
+use everloop_core::raise::RunLimits;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::port::{self, Listen};
-use everloop_engine::record::read_state;
+use everloop_engine::services::loops::{self, Unfinished};
+use everloop_engine::services::preflight::{self, Logins};
 use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
 use everloop_engine::unit::{Manager, Unit, is_ours};
 
-use everloop_store::{Ledger, Sqlite};
 use serde_json::json;
 
 use super::VerbSession;
@@ -66,9 +66,20 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     }
     let ownership = own(&home, session, args.queue)?;
     let mut ledger = session.writer(&home)?;
-    super::run::add_configured(session, &mut ledger)?;
-    name_unfinished(session, &ledger, None)?;
-    let listen = match args.listen.or(super::config::load_in_force(session)?.listen()?) {
+    // One bad file is no reason to leave all other loops alone.
+    if let Err(failure) = super::run::add_configured(session, &mut ledger) {
+        session.ui.failure(&failure);
+        session.ui.warn("nothing of this folder's everloop.toml is used; all other loops go on");
+    }
+    let going_on = loops::unfinished(&ledger, None)?.going_on;
+    // `run --detach` looked for agents and logins itself, and its person may know better.
+    let logins = if args.queue { Logins::Assumed } else { Logins::Needed };
+    for line in preflight::hold_unready(session, &mut ledger, &going_on, logins)? {
+        session.ui.warn(&ui::text::clean(&line));
+    }
+    name_unfinished(session, &loops::unfinished(&ledger, None)?);
+    let configured = super::config::load_in_force(session).and_then(|config| Ok(config.listen()?)).unwrap_or_default();
+    let listen = match args.listen.or(configured) {
         None => Listen::At(port::DEFAULT),
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
         Some(config::ListenAddress(None)) => Listen::Off,
@@ -102,24 +113,32 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     })
 }
 
-/// Names the loops that a supervisor of all loops goes on with, besides one: each may start turns.
-pub fn name_unfinished(session: &VerbSession, ledger: &Sqlite, besides: Option<&LoopId>) -> Result<(), Failure> {
-    let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
-    let unfinished: Vec<&LoopState> = states.iter().filter(|s| !s.is_over() && Some(&s.id) != besides).collect();
-    if unfinished.is_empty() {
-        return Ok(());
+/// Names the loops that a supervisor of all loops goes on with, before any of them starts a turn,
+/// and those that it leaves alone.
+pub fn name_unfinished(session: &VerbSession, unfinished: &Unfinished) {
+    let ui = &session.ui;
+    let line = |state: &LoopState| {
+        let most = quantities::ceiling(state, &RunLimits::of(state), session.now());
+        ui::text::clean(&format!(
+            "  {} ({}) in {}, agent {}, at most {most}",
+            state.id, state.name, state.spec.workspace.dir, state.spec.agent.name
+        ))
+    };
+    let Unfinished { going_on, left } = unfinished;
+    if !going_on.is_empty() {
+        ui.talk(&format!("goes on with {}:", ui::text::count(going_on.len() as u64, "unfinished loop")));
+        for state in going_on {
+            ui.talk(&line(state));
+        }
+        ui.talk("  `everloop stop ID` ends one, `everloop pause ID` holds it");
     }
-    let other = if besides.is_some() { "other " } else { "" };
-    session.ui.talk(&format!(
-        "goes on with {}:",
-        ui::text::count(unfinished.len() as u64, &format!("{other}unfinished loop"))
-    ));
-    for state in unfinished {
-        let line = format!("  {} ({}) in {}", state.id, state.name, state.spec.workspace.dir);
-        session.ui.talk(&ui::text::clean(&line));
+    if !left.is_empty() {
+        let many = ui::text::count(left.len() as u64, "loop");
+        ui.talk(&format!("leaves {many} of terminals that are gone alone; `everloop resume ID` lets one go on:"));
+        for state in left {
+            ui.talk(&line(state));
+        }
     }
-    session.ui.talk("  `everloop stop ID` ends one, `everloop pause ID` holds it");
-    Ok(())
 }
 
 fn unit(home: &StateFolder) -> Result<Unit, Failure> {

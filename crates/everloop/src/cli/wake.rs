@@ -5,6 +5,7 @@ use everloop_engine::services::loops;
 
 use super::VerbSession;
 use super::message::send;
+use super::which::which;
 
 /// Ends a timed pause and makes the loop decide again; the guard's gaps, caps and cooldowns stay.
 #[derive(Debug, clap::Args)]
@@ -13,7 +14,8 @@ pub struct WakeArgs {
     id: Option<String>,
 }
 
-pub fn wake(args: &WakeArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    send::show(session, &loops::wake(session, args.id.as_deref())?)?;
+pub fn wake(args: WakeArgs, session: &mut VerbSession) -> Result<Code, Failure> {
+    let id = which(session, args.id)?;
+    send::show(session, &loops::wake(session, id.as_deref())?)?;
     Ok(Code::Ok)
 }

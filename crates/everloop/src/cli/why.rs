@@ -11,18 +11,18 @@ use super::VerbSession;
 use crate::ui::quantities::relative;
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
-use crate::ui::{answers, quarantine, sessions};
+use crate::ui::{answers, mesh, quarantine, sessions};
 
 const HELP: &str = "Examples:
   everloop why
-  everloop why k3f9 --json
+  everloop why k3f9 --json                             # also a loop of the mesh, on any of its nodes
   everloop why 27832923-5f3c-4f0e-9a53-64f7a4f0f3a9    # a session of your own, by its CLI's id";
 
 /// Names the rule that decided, its inputs, and when it will change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct WhyArgs {
-    /// Loop id or name, or the id of a session [default: the loop in this folder]
+    /// Loop id or name, the id of a loop of the mesh or of a session [default: the loop in this folder]
     id: Option<String>,
 }
 
@@ -32,6 +32,7 @@ pub fn why(args: &WhyArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let lines = match &found {
         WhyAnswer::Loop(found) => lines(found, &look),
         WhyAnswer::Session { id, record } => sessions::lines(id, record, &look),
+        WhyAnswer::Mesh(found) => mesh::why(&found.detail, &found.view, &look),
     };
     session.ui.answer(&lines, &answers::why(&found, &look))?;
     Ok(Code::Ok)

@@ -1,20 +1,27 @@
 //! The agents of a loop: resolves `agent`, `agents` or `agent_cmd` to agents, each under its
 //! account.
 
+use std::path::Path;
+
+use everloop_agents::agent::limits::TEXT_DIALECTS;
 pub use everloop_core::spec::DEFAULT_ACCOUNT;
-use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry};
+use everloop_core::spec::{AgentKind, AgentSpec, Tasks, Telemetry, TextLimit};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 
 use super::account::{self, Account};
 use super::keys::{AgentKeys, LoopKeys};
 use super::layer::{Layer, Origin};
 use super::settings::built_in as built_in_keys;
-use super::value::{AgentKindName, ApiFormat, nearest};
-use super::{Config, ResolveContext, naming};
+use super::value::{AgentKindName, ApiFormat, DialectName, LimitRules, nearest};
+use super::{Config, ResolveContext, naming, program};
 
 /// The agents that are there without a section.
-pub const BUILT_IN: [AgentKind; 5] =
-    [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Api];
+pub const BUILT_IN: [AgentKind; 6] =
+    [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Copilot, AgentKind::Api];
+
+/// CLIs with an adapter of their own.
+const CLIS: [AgentKind; 5] =
+    [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Copilot];
 
 /// One agent of a loop.
 #[derive(Clone, Debug)]
@@ -56,18 +63,25 @@ pub fn built_in(kind: AgentKind) -> AgentSpec {
 /// The key that an agent cannot be without.
 pub(super) fn needs(name: &str, kind: Option<&str>) -> Option<&'static str> {
     match kind_of(kind.unwrap_or(name)) {
-        AgentKind::Command => Some("command"),
+        AgentKind::Command | AgentKind::Acp => Some("command"),
         AgentKind::Pane => Some("pane"),
-        AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Api => None,
+        AgentKind::Claude
+        | AgentKind::Codex
+        | AgentKind::Gemini
+        | AgentKind::Opencode
+        | AgentKind::Copilot
+        | AgentKind::Api => None,
     }
 }
 
 /// Whether a key means something for a kind.
 pub(super) fn concerns(kind: AgentKind, key: &str) -> bool {
-    let cli = matches!(kind, AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini | AgentKind::Opencode);
+    let cli = CLIS.contains(&kind);
     match key {
-        "command" => cli || kind == AgentKind::Command,
-        "model" | "permission" | "allow" | "api_base" | "session_turns" => cli || kind == AgentKind::Api,
+        "command" => cli || matches!(kind, AgentKind::Command | AgentKind::Acp),
+        "model" | "permission" | "allow" | "session_turns" => cli || matches!(kind, AgentKind::Api | AgentKind::Acp),
+        "api_base" => cli || kind == AgentKind::Api,
+        "dialect" | "limit_rules" => kind == AgentKind::Command,
         "api_format" | "key_env" | "ca_file" => kind == AgentKind::Api,
         "pane" => kind == AgentKind::Pane,
         "telemetry" => kind == AgentKind::Claude,
@@ -89,7 +103,17 @@ fn login(kind: AgentKind) -> &'static [&'static str] {
         AgentKind::Gemini => &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_CLOUD_PROJECT"],
         // Its folders are found by `XDG_…`, which every command sees.
         AgentKind::Opencode => &["OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR"],
-        AgentKind::Api | AgentKind::Command | AgentKind::Pane => &[],
+        AgentKind::Copilot => &[
+            "COPILOT_GITHUB_TOKEN",
+            "GH_TOKEN",
+            "GITHUB_TOKEN",
+            "COPILOT_HOME",
+            "COPILOT_MODEL",
+            "COPILOT_OFFLINE",
+            "COPILOT_PROVIDER_BASE_URL",
+            "COPILOT_PROVIDER_API_KEY",
+        ],
+        AgentKind::Api | AgentKind::Acp | AgentKind::Command | AgentKind::Pane => &[],
     }
 }
 
@@ -97,7 +121,7 @@ fn login(kind: AgentKind) -> &'static [&'static str] {
 pub(super) fn choose(choice: &AgentChoices<'_>) -> Result<Vec<Chosen>, Vec<Diagnostic>> {
     let keys: LoopKeys = choice.values.typed().map_err(|one| vec![one])?;
     if let Some(command) = &keys.agent_cmd {
-        return Ok(vec![bare(&command.0, &keys)]);
+        return Ok(vec![bare(&command.0, &keys, &choice.config.dir)]);
     }
     let (key, words) = match (keys.agents.as_ref(), keys.agent.as_ref()) {
         (Some(list), _) => ("agents", list.0.clone()),
@@ -149,11 +173,12 @@ fn nobody(choice: &AgentChoices<'_>) -> Diagnostic {
 }
 
 /// A command that stands in the loop itself.
-fn bare(argv: &[String], keys: &LoopKeys) -> Chosen {
+fn bare(argv: &[String], keys: &LoopKeys, dir: &Path) -> Chosen {
     let spec = AgentSpec {
         name: naming::file_name(&argv[0]).to_owned(),
         argv: argv.to_vec(),
         account: DEFAULT_ACCOUNT.to_owned(),
+        program: Some(program::identity(argv, dir)),
         ..AgentSpec::default()
     };
     let mut chosen = Chosen { spec, layer: None, account: None, is_free: false, warnings: Vec::new() };
@@ -182,6 +207,7 @@ fn one(choice: &AgentChoices<'_>, word: &str, origin: &Origin) -> Result<Chosen,
         return Err(wrong);
     }
     let mut spec = spec(name, keys, &account);
+    spec.program = (spec.kind == AgentKind::Command).then(|| program::identity(&spec.argv, &choice.config.dir));
     let warnings = keyless(&spec, &account).into_iter().collect();
     if account.layer.is_none() {
         spec.login = login_env(&spec);
@@ -231,9 +257,13 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
     let argv = match kind {
         AgentKind::Api => api(&keys),
         AgentKind::Pane => vec!["pane".to_owned(), keys.pane.map(|pane| pane.0).unwrap_or_default()],
-        AgentKind::Command | AgentKind::Claude | AgentKind::Codex | AgentKind::Gemini | AgentKind::Opencode => {
-            keys.command.map_or_else(|| vec![kind.label().to_owned()], |command| command.0)
-        }
+        AgentKind::Command
+        | AgentKind::Claude
+        | AgentKind::Codex
+        | AgentKind::Gemini
+        | AgentKind::Opencode
+        | AgentKind::Copilot
+        | AgentKind::Acp => keys.command.map_or_else(|| vec![kind.label().to_owned()], |command| command.0),
     };
     AgentSpec {
         name: name.to_owned(),
@@ -250,12 +280,36 @@ fn spec(name: &str, keys: AgentKeys, account: &Account) -> AgentSpec {
         session_turns: keys.session_turns.map_or(0, |count| count.0),
         turn_microusd: keys.usd_per_turn.map_or(0, |price| price.0),
         turn_tokens: keys.tokens_per_turn.map_or(0, |amount| amount.0),
+        prices: keys.prices.map(|list| list.0),
         tasks: Tasks {
             kinds: keys.kinds.map(|list| list.0).unwrap_or_default(),
             min_priority: keys.min_priority.map(|n| n.0),
             max_priority: keys.max_priority.map(|n| n.0),
         },
+        dialect: match keys.dialect {
+            Some(DialectName::Stream(kind)) => Some(kind),
+            Some(DialectName::Text(_)) | None => None,
+        },
+        limit_rules: limit_rules(keys.dialect, keys.limit_rules),
         telemetry: keys.telemetry.filter(|wanted| !wanted.0).map_or(Telemetry::On, |_| Telemetry::Off),
+        program: None,
+    }
+}
+
+/// The configured sentences, then those of a program that everloop knows.
+fn limit_rules(dialect: Option<DialectName>, own: Option<LimitRules>) -> Vec<TextLimit> {
+    let known =
+        TEXT_DIALECTS.iter().filter(|(name, _)| matches!(dialect, Some(DialectName::Text(text)) if text == *name));
+    let known =
+        known.flat_map(|(_, rules)| *rules).map(|(class, says)| TextLimit { says: (*says).to_owned(), class: *class });
+    own.map(|rules| rules.0).unwrap_or_default().into_iter().chain(known).collect()
+}
+
+/// The CLI that an agent runs: for one that speaks a protocol, by the name of its program.
+fn cli_of(spec: &AgentSpec) -> AgentKind {
+    match spec.kind {
+        AgentKind::Acp => spec.argv.first().map(|program| kind_of(naming::file_name(program))).unwrap_or_default(),
+        kind => kind,
     }
 }
 
@@ -277,7 +331,7 @@ fn key_env(spec: &AgentSpec) -> Option<&String> {
 
 /// What an agent needs to find the login of this machine.
 fn login_env(spec: &AgentSpec) -> Vec<String> {
-    let known = login(spec.kind).iter().map(|name| (*name).to_owned());
+    let known = login(cli_of(spec)).iter().map(|name| (*name).to_owned());
     let mut names: Vec<String> = known.chain(key_env(spec).cloned()).collect();
     names.retain(|name| !spec.pass_env.contains(name));
     names.sort();

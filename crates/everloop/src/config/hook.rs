@@ -13,8 +13,6 @@ use super::{Config, Diagnostic};
 
 /// Below the minute after which Claude Code ends a hook.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(50);
-/// Default size of a context window, in tokens.
-pub(super) const CONTEXT_TOKENS: u64 = 200_000;
 /// A third of a memory does not go by accident.
 pub(super) const MAX_SHRINK_PERCENT: u32 = 30;
 
@@ -48,7 +46,7 @@ impl Config {
             name: hook.r#loop.map(|text| text.0),
             rules,
             check_timeout: hook.check_timeout.map_or(CHECK_TIMEOUT, |span| span.0),
-            context_tokens: hook.context_tokens.map_or(CONTEXT_TOKENS, |n| n.0),
+            context_tokens: hook.context_tokens.map(|n| n.0),
             guarded: guardian.files.map_or_else(Vec::new, |list| list.0),
             shrink,
             completions: self.completions()?,

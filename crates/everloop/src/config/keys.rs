@@ -13,15 +13,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::guard::GuardKeys;
-use super::hook::{CHECK_TIMEOUT as HOOK_CHECK_TIMEOUT, CONTEXT_TOKENS, MAX_SHRINK_PERCENT};
+use super::hook::{CHECK_TIMEOUT as HOOK_CHECK_TIMEOUT, MAX_SHRINK_PERCENT};
 use super::notify::NotifyKeys;
 use super::outbound::EVERY as MAILBOX_EVERY;
 use super::resolve::CHECK_TIMEOUT;
 use super::settings::{LoopFlag, Takes, section};
 use super::value::{
-    AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, Dollars, FileVariables, Flag,
-    IsolationModeKey, List, ListenAddress, NamedVariables, NetworkKey, NonEmptyText, PermissionKey, PlainVariables,
-    Price, Priority, Span, TimeLimit, VariableName, choose, write_duration,
+    AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, DialectName, Dollars, FileVariables,
+    Flag, IsolationModeKey, LimitRules, List, ListenAddress, NamedVariables, NetworkKey, NonEmptyText, PermissionKey,
+    PlainVariables, Price, PriceList, Priority, Span, TimeLimit, VariableName, choose, write_duration,
 };
 
 /// A file that declares loops and how they work.
@@ -114,6 +114,15 @@ section! {
 
     /// After how many turns.
     every: Count = i64::from(MAILBOX_EVERY);
+
+    /// Paths that its command may read although they hold secrets: `["~/.ssh"]`, `["~/.config/gh"]`.
+    readable: List;
+
+    /// Paths that its command may write, besides its own folder for temporary files.
+    writable: List;
+
+    /// By which means its command is isolated, where it differs from `[isolation] mode`.
+    isolation: IsolationModeKey;
 }
 
 section! {
@@ -136,6 +145,15 @@ section! {
 
     /// The file with the token as its first line.
     token_file: NonEmptyText;
+
+    /// Paths that its command may read although they hold secrets: `["~/.ssh"]`, `["~/.config/gh"]`.
+    readable: List;
+
+    /// Paths that its command may write, besides its own folder for temporary files.
+    writable: List;
+
+    /// By which means its command is isolated, where it differs from `[isolation] mode`.
+    isolation: IsolationModeKey;
 }
 
 section! {
@@ -161,8 +179,8 @@ section! {
     /// one must know.
     handoff_at: Count = i64::from(Rules::default().handoff_at);
 
-    /// Tokens that the context window holds.
-    context_tokens: Amount = CONTEXT_TOKENS.cast_signed();
+    /// Tokens that the context window holds, if not as its CLI or its model says.
+    context_tokens: Amount;
 }
 
 section! {
@@ -211,7 +229,7 @@ section! {
     /// Several of them, instead of `agent`: the first works on it; while its account is held, the
     /// next one does.
     agents: List => env "EVERLOOP_AGENTS" flag LoopFlag::new("agent", Takes::Several("NAME[@ACCOUNT]")).help(
-        "claude, codex, gemini, opencode, api or an agent of everloop.toml, under an account of it; repeat for others that \
+        "claude, codex, gemini, opencode, copilot, api or an agent of everloop.toml, under an account of it; repeat for others that \
          work while the account of those before is held"
     );
 
@@ -230,8 +248,9 @@ section! {
     /// Commands that the agent may run under `edits`, instead of the agent's list.
     allow: List => env "EVERLOOP_ALLOW" flag LoopFlag::new("allow", Takes::Several("CMD"));
 
-    /// Shell commands that decide whether the goal is reached: each must exit with 0. For names,
-    /// times and weights use `[[loop.NAME.check]]`.
+    /// Shell commands that decide whether the goal is reached: each must exit with 0.
+    /// `NAME, TIME, parallel :: CMD` gives a name, and if you like a time limit and leave to run
+    /// beside others; for weights and evidence use `[[loop.NAME.check]]`.
     checks: List => flag LoopFlag::new("check", Takes::Several("CMD")).short('c');
 
     /// Checks with a name, a time and a weight.
@@ -262,6 +281,10 @@ section! {
 
     /// Start from the uncommitted state of your tree instead of its last commit.
     include_dirty: Flag = false => flag LoopFlag::new("include-dirty", Takes::Nothing("true"));
+
+    /// The author of its commits: `everloop`, `person` (the identity of your git), or
+    /// `NAME <EMAIL>`. Everloop is the co-author of the latter two.
+    commit_author: NonEmptyText = "everloop";
 
     /// The folder to work in, relative to this file.
     dir: NonEmptyText = ".";
@@ -355,6 +378,9 @@ section! {
     /// How much it counts in the score.
     weight: Count = 1;
 
+    /// Whether it may run beside the other checks that may. They share one folder.
+    parallel: Flag = false;
+
     /// A regular expression that the output has to match; otherwise a pass is suspicious and does
     /// not count. `^` and `$` hold at every line.
     evidence: NonEmptyText;
@@ -398,6 +424,15 @@ section! {
 
     /// What you want done about a change. What the monitor saw is quoted below it, as data.
     prompt: NonEmptyText;
+
+    /// `command`: paths that it may read although they hold secrets: `["~/.ssh"]`, `["~/.config/gh"]`.
+    readable: List;
+
+    /// `command`: paths that it may write, besides its own folder for temporary files.
+    writable: List;
+
+    /// `command`: by which means it is isolated, where it differs from `[isolation] mode`.
+    isolation: IsolationModeKey;
 }
 
 section! {
@@ -414,6 +449,15 @@ section! {
     /// neither, the prompt arrives on stdin. Of a known CLI: the program, if it is not the usual
     /// one, and further arguments; the prompt is handed over by itself.
     command: CommandLine;
+
+    /// Of a command: the known CLI whose stream it writes (`claude` for qwen code), or a known
+    /// program that prints text (`aider`, `goose`), whose sentences about limits are understood.
+    dialect: DialectName;
+
+    /// Of a command without a stream: sentences at the end of a failed run that are a limit of its
+    /// vendor, as `"CLASS: WORDS"` with a class of `window`, `weekly`, `model`, `rate`, `overload`,
+    /// `network`, `spend`, `credit`, `auth`, `context`.
+    limit_rules: LimitRules;
 
     /// The model, if not the one that the CLI takes by itself.
     model: NonEmptyText;
@@ -458,6 +502,11 @@ section! {
 
     /// What one turn is taken to use, in tokens, until the agent reports it itself.
     tokens_per_turn: Amount = 0;
+
+    /// What a million of its tokens costs, in dollars, where everloop's own list is wrong or lacks
+    /// the model: `[input, output]`, or `[input, output, cached, cache write]`. They come before
+    /// the dollars that the agent reports.
+    prices: PriceList;
 
     /// Only tasks of these kinds are for it (`everloop task add --kind`); a loop's own are of the
     /// kind `batch`. Of a loop's `agents` the first that a task is for takes it, so name those for
@@ -545,14 +594,20 @@ mod tests {
 
     #[test]
     fn sections_know_their_keys() {
-        assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight", "evidence", "min_tests"]);
+        assert_eq!(names::<CheckKeys>(), ["name", "run", "timeout", "weight", "parallel", "evidence", "min_tests"]);
         assert!(names::<GuardKeys>().contains(&"freeze_canary"));
         assert!(names::<LoopKeys>().contains(&"max_turns"));
         assert_eq!(names::<AccountKeys>(), ["env", "file", "set"]);
         assert_eq!(names::<NodeKeys>(), ["listen"]);
         assert_eq!(names::<BoardKeys>(), ["file"]);
-        assert_eq!(names::<MailboxKeys>(), ["command", "url", "token_env", "token_file", "every"]);
-        assert_eq!(names::<TrackerKeys>(), ["command", "url", "token_env", "token_file"]);
+        assert_eq!(
+            names::<MailboxKeys>(),
+            ["command", "url", "token_env", "token_file", "every", "readable", "writable", "isolation"]
+        );
+        assert_eq!(
+            names::<TrackerKeys>(),
+            ["command", "url", "token_env", "token_file", "readable", "writable", "isolation"]
+        );
         assert_eq!(names::<CompletionKeys>(), ["plan", "marker", "within", "file", "loop"]);
         assert_eq!(meaning::<CheckKeys>("weight").as_deref(), Some("How much it counts in the score."));
     }

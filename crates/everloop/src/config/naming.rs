@@ -19,7 +19,7 @@ pub fn short(run: &str) -> String {
     {
         return short(script);
     }
-    // Without its flags a test says nothing.
+    // Without its flags a test has no meaning.
     let is_test = words.first().is_some_and(|program| ["test", "["].contains(&file_name(program)));
     let mut name = String::new();
     let ends = |word: &&String| !word.starts_with(['&', '|', ';', '>', '<', '#']);

@@ -3,16 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use everloop_agents::channel::{Address, Auth, Channel, Encryption, Form, Mail, Receiver, SecretSource, Server, Via};
+use everloop_agents::channel::{
+    Address, Auth, Channel, Encryption, Form, Mail, Receiver, ReceiverAccess, SecretSource, Server, Via,
+};
 use everloop_agents::channel::{check_address, is_address, telegram};
+use everloop_core::isolation::CommandAccess;
 use everloop_core::outbound::tickets::{REPEATS, Route, Severity};
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::NotifierSpec;
 
+use super::isolation::{AccessKeys, WHOLE_PATH};
 use super::layer::{Layer, Origin};
 use super::settings::section;
 use super::value::{
-    Amount, CommandLine, Flag, Hours, List, NonEmptyText, NotifyKind, PlainVariables, VariableName, Weight, Weights,
+    Amount, CommandLine, Flag, Hours, IsolationModeKey, List, NonEmptyText, NotifyKind, PlainVariables, VariableName,
+    Weight, Weights,
 };
 use super::{Config, ResolveContext};
 
@@ -21,7 +26,7 @@ section! {
     #[schemars(extend("required" = ["kind"]))]
     pub struct NotifyKeys;
 
-    /// How it is called in `everloop notify` and `status`. Without it, like its kind.
+    /// How it is called in `everloop ticket notifiers` and `status`. Without it, like its kind.
     name: NonEmptyText;
 
     /// How tickets are sent.
@@ -104,6 +109,18 @@ section! {
     /// `smtp`.
     command: CommandLine;
 
+    /// `command`, `mail`: paths that the command may read although they hold secrets:
+    /// `["~/.ssh"]`, `["~/.config/gh"]`.
+    readable: List;
+
+    /// `command`, `mail`: paths that the command may write, besides its own folder for temporary
+    /// files.
+    writable: List;
+
+    /// `command`, `mail`, `desktop`: by which means the command is isolated, where it differs from
+    /// `[isolation] mode`.
+    isolation: IsolationModeKey;
+
     /// A PEM file of certificates that are trusted besides those of this machine.
     ca_file: NonEmptyText;
 }
@@ -126,7 +143,7 @@ impl Config {
             let mut taken = BTreeSet::new();
             let mut found = Vec::new();
             for (layer, place) in sections {
-                match one(layer, place, moment) {
+                match self.notifier(layer, place, moment) {
                     Ok(notify) if !taken.insert(notify.receiver.name.clone()) => {
                         let message = format!("two notifiers are called `{}`", notify.receiver.name);
                         wrong.push(place.blame(message).hint("give each a `name` of its own"));
@@ -141,9 +158,16 @@ impl Config {
         ConfigError::unless_empty(wrong)?;
         Ok((user, project))
     }
+
+    fn notifier(&self, layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<NotifierSpec, Diagnostic> {
+        let (mut spec, own) = one(layer, place, moment)?;
+        spec.receiver.access = self.receiver_access(own);
+        Ok(spec)
+    }
 }
 
-fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<NotifierSpec, Diagnostic> {
+/// A notifier, and what its section opens for its command.
+fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<(NotifierSpec, CommandAccess), Diagnostic> {
     let keys: NotifyKeys = layer.typed()?;
     let Some(kind) = keys.kind else {
         return Err(place.blame("`[[notify]]` has no `kind`").hint("add `kind = \"desktop\"`"));
@@ -164,7 +188,11 @@ fn one(layer: &Layer, place: &Origin, moment: &ResolveContext) -> Result<Notifie
         repeats: keys.repeats.map_or(REPEATS, |n| u32::try_from(n.0).unwrap_or(u32::MAX)),
     };
     let ca_file = keys.ca_file.as_ref().map(|text| given.path(&text.0));
-    Ok(NotifierSpec { receiver: Receiver { name, channel, ca_file, dir: None }, route })
+    let access =
+        AccessKeys { readable: keys.readable.as_ref(), writable: keys.writable.as_ref(), isolation: keys.isolation };
+    let access = access.access().map_err(|(key, what)| layer.origin(key).blame(what).hint(WHOLE_PATH))?;
+    let receiver = Receiver { name, channel, ca_file, dir: None, access: ReceiverAccess::default() };
+    Ok((NotifierSpec { receiver, route }, access))
 }
 
 /// Keys that every kind has.
@@ -189,10 +217,21 @@ fn own_keys(kind: NotifyKind) -> &'static [&'static str] {
             "password_env",
             "password_file",
         ],
-        NotifyKind::Mail => &["to", "from", "smtp", "user", "password_env", "password_file", "command"],
+        NotifyKind::Mail => &[
+            "to",
+            "from",
+            "smtp",
+            "user",
+            "password_env",
+            "password_file",
+            "command",
+            "readable",
+            "writable",
+            "isolation",
+        ],
         NotifyKind::Webhook => &["url", "url_env", "url_file", "secret_env", "secret_file"],
-        NotifyKind::Desktop => &[],
-        NotifyKind::Command => &["command"],
+        NotifyKind::Desktop => &["isolation"],
+        NotifyKind::Command => &["command", "readable", "writable", "isolation"],
     }
 }
 

@@ -7,9 +7,10 @@ use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::projects::OutboundSpec;
 
 use super::Config;
+use super::isolation::{AccessKeys, WHOLE_PATH};
 use super::keys::{BoardKeys, MailboxKeys, TrackerKeys};
 use super::layer::Layer;
-use super::value::{CommandLine, NonEmptyText, VariableName};
+use super::value::{CommandLine, IsolationModeKey, List, NonEmptyText, VariableName};
 
 /// Default number of turns between two statuses.
 pub(super) const EVERY: u32 = 5;
@@ -20,6 +21,9 @@ struct Said {
     url: Option<NonEmptyText>,
     token_env: Option<VariableName>,
     token_file: Option<NonEmptyText>,
+    readable: Option<List>,
+    writable: Option<List>,
+    isolation: Option<IsolationModeKey>,
 }
 
 impl Config {
@@ -27,10 +31,10 @@ impl Config {
     pub fn outbound(&self) -> Result<OutboundSpec, ConfigError> {
         let mailbox = self.project.mailbox.typed::<MailboxKeys>()?;
         let tracker = self.project.tracker.typed::<TrackerKeys>()?;
-        let MailboxKeys { command, url, token_env, token_file, every } = mailbox;
-        let mail = Said { command, url, token_env, token_file };
-        let TrackerKeys { command, url, token_env, token_file } = tracker;
-        let track = Said { command, url, token_env, token_file };
+        let MailboxKeys { command, url, token_env, token_file, every, readable, writable, isolation } = mailbox;
+        let mail = Said { command, url, token_env, token_file, readable, writable, isolation };
+        let TrackerKeys { command, url, token_env, token_file, readable, writable, isolation } = tracker;
+        let track = Said { command, url, token_env, token_file, readable, writable, isolation };
         Ok(OutboundSpec {
             board: self.board_file()?.map(|file| self.dir.join(file)),
             every: every.map_or(EVERY, |every| every.0),
@@ -59,6 +63,15 @@ impl Config {
             (Some(name), None) => Some(SecretSource::Env(name.0)),
             (None, path) => path.map(|path| SecretSource::OpenFile(file(path.0))),
         };
+        let access = AccessKeys {
+            readable: said.readable.as_ref(),
+            writable: said.writable.as_ref(),
+            isolation: said.isolation,
+        };
+        if let (None, Some(key)) = (&said.command, access.first()) {
+            return Err(blame(key, format!("`{key}` means nothing without a `command`")).hint("remove it"));
+        }
+        let access = access.access().map_err(|(key, what)| blame(key, what).hint(WHOLE_PATH))?;
         let channel = match (said.command, said.url) {
             (Some(_), Some(_)) => {
                 return Err(blame("url", "it has both `command` and `url`".to_owned()).hint("keep one of them"));
@@ -76,7 +89,8 @@ impl Config {
             (Some(command), None) => Channel::Command { argv: command.0 },
             (None, None) => return Ok(None),
         };
-        Ok(Some(Receiver { name: section.to_owned(), channel, ca_file: None, dir: None }))
+        let (name, access) = (section.to_owned(), self.receiver_access(access));
+        Ok(Some(Receiver { name, channel, ca_file: None, dir: None, access }))
     }
 
     /// Where the project wants its board to be written, relative to its file.

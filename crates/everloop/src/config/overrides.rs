@@ -25,6 +25,29 @@ pub struct Overrides {
 #[derive(Clone, Debug, Default)]
 pub struct Flags(BTreeMap<&'static str, Vec<String>>);
 
+impl Flags {
+    /// Adds a flag as if it had been typed.
+    #[must_use]
+    pub fn with(mut self, long: &'static str, value: impl Into<String>) -> Self {
+        self.0.entry(long).or_default().push(value.into());
+        self
+    }
+
+    /// The flags as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for (_, _, flag) in flagged() {
+            for text in self.0.get(flag.long.as_str()).into_iter().flatten() {
+                words.push(format!("--{}", flag.long));
+                if !matches!(flag.takes, Takes::Nothing(_)) {
+                    words.push(text.clone());
+                }
+            }
+        }
+        words
+    }
+}
+
 impl Overrides {
     /// The process's own environment and these flags.
     pub fn new(flags: Flags) -> Self {

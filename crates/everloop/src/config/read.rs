@@ -338,7 +338,8 @@ impl Reader<'_> {
                         self.section::<GuardKeys>(&Here { place: &place, prefix: "guard." }, table, layer);
                     }
                 }
-                "isolation" => {
+                // Of a loop it is a section, of a command a single key.
+                "isolation" if known.contains(&"guard") => {
                     let place = format!("{}.isolation", here.place);
                     if let Some(table) = self.table(&place, value) {
                         self.section::<IsolationKeys>(&Here { place: &place, prefix: "isolation." }, table, layer);

@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everloop_agents::check::evidence_pattern;
+use everloop_agents::prices;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::judge_files::JudgeFiles;
 use everloop_core::spec::{
-    AgentKind, AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+    AgentKind, AgentSpec, Bounds, CheckSpec, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::test_evidence::Proof;
 use everloop_core::watch::WatchSpec;
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
+use everloop_engine::services::create::{NewLoop, PlaceWish};
 
 use super::agent::{self, AgentChoices};
 use super::guard::guard_layer;
@@ -21,7 +23,7 @@ use super::layer::{Layer, Origin};
 use super::naming;
 use super::show::{self, Effective};
 use super::watch;
-use super::{Config, ResolveContext};
+use super::{Config, ResolveContext, check_line};
 
 /// A check that takes longer hangs more often than it works.
 pub(super) const CHECK_TIMEOUT: Duration = Duration::from_secs(600);
@@ -96,6 +98,8 @@ pub struct WorkspacePlan {
     pub unprotect: Vec<String>,
     /// Folders of the checks that survive between them.
     pub cache: Vec<String>,
+    /// The author of its commits.
+    pub author: CommitAuthor,
 }
 
 impl ResolvedLoop {
@@ -109,9 +113,19 @@ impl ResolvedLoop {
         std::iter::once(&mut self.agent).chain(&mut self.others)
     }
 
+    /// The loop before its folder was looked at.
+    pub fn new_loop(&self) -> NewLoop {
+        let place = match self.workspace.kind {
+            WorkspaceKey::Auto => PlaceWish::Auto,
+            WorkspaceKey::Git => PlaceWish::Clones,
+            WorkspaceKey::InPlace => PlaceWish::Folder,
+        };
+        NewLoop { name: self.name.clone(), spec: self.spec(WorkspaceMode::InPlace), place }
+    }
+
     /// The loop for the core. A glob of `unprotect` follows as `!glob`; the caller adds the pins of
     /// the checks.
-    pub fn spec(&self, mode: WorkspaceMode) -> LoopSpec {
+    pub(super) fn spec(&self, mode: WorkspaceMode) -> LoopSpec {
         let plan = &self.workspace;
         let except = plan.unprotect.iter().map(|glob| format!("!{glob}"));
         LoopSpec {
@@ -128,6 +142,7 @@ impl ResolvedLoop {
                 protect: plan.protect.iter().cloned().chain(except).collect(),
                 judge: JudgeFiles::default(),
                 cache: plan.cache.clone(),
+                author: plan.author.clone(),
                 origin: None,
             },
             bounds: self.bounds.clone(),
@@ -173,6 +188,10 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     if deadline.is_some_and(|at| at <= moment.now) {
         let diagnostic = values.origin("deadline").blame("the deadline is in the past");
         wrong.push(diagnostic.hint("give a later one, or remove it"));
+    }
+    if let Some(text) = keys.commit_author.as_ref().filter(|text| CommitAuthor::parse(&text.0).is_none()) {
+        let diagnostic = values.origin("commit_author").blame(format!("`{}` is no author of commits", text.0));
+        wrong.push(diagnostic.hint("use `everloop`, `person` or `NAME <EMAIL>`"));
     }
     let guard = guard(&keys, &values, &mut wrong);
     let watch = watch::watch(&keys, &values, &mut wrong);
@@ -234,12 +253,17 @@ fn relax(values: &mut Layer, all_free: bool) {
 
 fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &mut Vec<Diagnostic>) -> Vec<CheckSpec> {
     let plain = keys.checks.iter().flat_map(|list| &list.0);
-    let plain =
-        plain.map(|run| CheckKeys { run: Some(super::value::NonEmptyText(run.clone())), ..CheckKeys::default() });
+    let mut read = |text: &String| {
+        check_line::read(text).unwrap_or_else(|why| {
+            let hint = "write `NAME, TIME, parallel :: COMMAND`, or only the command";
+            wrong.push(values.origin("checks").blame(format!("check `{text}`: {why}")).hint(hint));
+            CheckKeys::default()
+        })
+    };
+    let plain: Vec<CheckKeys> = plain.map(&mut read).collect();
     let mut specs: Vec<CheckSpec> = Vec::new();
     let full: Vec<&CheckKeys> = keys.check.iter().flatten().collect();
     let given: Vec<&str> = full.iter().filter_map(|c| c.name.as_ref()).map(|text| text.0.as_str()).collect();
-    let plain: Vec<CheckKeys> = plain.collect();
     for check in plain.iter().chain(full.iter().copied()) {
         let run = check.run.as_ref().map(|text| text.0.clone()).unwrap_or_default();
         let taken = |name: &str| specs.iter().any(|c| c.name == name) || given.contains(&name);
@@ -256,7 +280,8 @@ fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &m
             wrong.push(values.origin("check").blame(error.to_string()).hint("see `evidence` in docs/config.md"));
         }
         let proof = Proof { evidence, min_tests: check.min_tests.map(|count| count.0) };
-        specs.push(CheckSpec { name, run, timeout, weight, pin: String::new(), proof });
+        let parallel = check.parallel.is_some_and(|flag| flag.0);
+        specs.push(CheckSpec { name, run, timeout, weight, pin: String::new(), proof, parallel });
     }
     if specs.is_empty() {
         let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));
@@ -285,6 +310,7 @@ fn workspace(keys: &LoopKeys, dir: &Path) -> WorkspacePlan {
         protect,
         unprotect,
         cache: keys.check_cache.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+        author: keys.commit_author.as_ref().and_then(|text| CommitAuthor::parse(&text.0)).unwrap_or_default(),
     }
 }
 
@@ -341,7 +367,7 @@ fn blind_spots<'a>(
         warnings.push(format!("turns start without a minimum gap ({why})"));
     }
     for agent in agents {
-        let (tokens, dollars) = reports(agent.kind);
+        let (tokens, dollars) = reports(agent);
         let blind = [
             (guard.budget.microusd.is_some() && agent.turn_microusd == 0 && !dollars, "max_usd", "usd_per_turn"),
             (guard.budget.tokens.is_some() && agent.turn_tokens == 0 && !tokens, "max_tokens", "tokens_per_turn"),
@@ -354,11 +380,13 @@ fn blind_spots<'a>(
     warnings
 }
 
-/// Whether an agent of this kind reports how many tokens it used, and how many dollars they cost.
-fn reports(kind: AgentKind) -> (bool, bool) {
-    match kind {
+/// Whether the tokens that an agent used are known, and the dollars that they cost: by its own report
+/// or by prices. Which model a CLI takes by itself is known only once it works.
+fn reports(agent: &AgentSpec) -> (bool, bool) {
+    let priced = agent.model.is_none() || prices::rates(agent, None).is_some();
+    match agent.stream_kind() {
         AgentKind::Claude | AgentKind::Opencode => (true, true),
-        AgentKind::Codex | AgentKind::Gemini | AgentKind::Api => (true, false),
-        AgentKind::Command | AgentKind::Pane => (false, false),
+        AgentKind::Codex | AgentKind::Gemini | AgentKind::Copilot | AgentKind::Api => (true, priced),
+        AgentKind::Command | AgentKind::Acp | AgentKind::Pane => (false, false),
     }
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use clap::{Args, FromArgMatches};
 use everloop_agents::channel::{Address, Auth, Channel, SecretSource};
 use everloop_core::completion::CompletionSign;
+use everloop_core::isolation::IsolationMode;
 use everloop_core::spec::{
     AgentKind, BucketSpec, GuardSpec, Integrate, Permission, StartCaps, Variable, VariableSource,
 };
 use everloop_core::time::Time;
 use jiff::tz::TimeZone;
 
+use super::keys::WorkspaceKey;
 use super::*;
 
 /// A project and a user, in a folder of their own.
@@ -705,8 +707,11 @@ fn agents_and_accounts_are_shown_and_can_be_read_again() {
 fn budgets_that_a_cli_reports_itself_are_not_warned_about() {
     let budget = "max_usd = 1\nmax_tokens = 5\n";
     assert_eq!(loop_of("agent = \"claude\"", budget).warnings, Vec::<String>::new());
-    let codex = loop_of("agent = \"codex\"", budget).warnings;
-    assert!(codex.len() == 1 && codex[0].contains("`max_usd`"), "{codex:?}");
+    assert_eq!(loop_of("agent = \"codex\"", budget).warnings, Vec::<String>::new(), "by the list of prices");
+    let with = |keys: &str| loop_of("agent = \"codex\"", &format!("{budget}[agent.codex]\n{keys}")).warnings;
+    let unknown = with("model = \"gpt-99\"\n");
+    assert!(unknown.len() == 1 && unknown[0].contains("`max_usd`"), "{unknown:?}");
+    assert_eq!(with("model = \"gpt-99\"\nprices = [1.25, 10]\n"), Vec::<String>::new());
     let free = "[agent.c]\ncommand = \"c\"\nfree = true\n";
     assert_eq!(
         loop_of("agents = [\"c\", \"claude\"]", free).guard,
@@ -743,6 +748,21 @@ fn a_completion_says_one_thing_about_a_file_of_the_project() {
         assert!(wrong.contains(said) && wrong.contains("hint: "), "{toml}: {wrong}");
         assert!(Project::new(&format!("{GOOD}{toml}")).load().expect("it is TOML").check(&moment()).is_err());
     }
+}
+
+#[test]
+fn a_container_is_for_the_work_of_agents_and_for_monitors() {
+    let modes = |mode: &str| {
+        let monitor = "[[loop.a.monitor]]\ncommand = \"x\"\n";
+        let keys = format!("[isolation]\nmode = \"{mode}\"\ncontainer = [\"docker\"]\n[mailbox]\ncommand = [\"x\"]\n");
+        let project = Project::new(&format!("{GOOD}{monitor}{keys}"));
+        let outside = project.load().expect("it can be read").outbound().expect("all of it is good");
+        let good = project.good();
+        let monitor = good.watch.monitors[0].access.spec(&good.isolation).mode;
+        (outside.mailbox.expect("it is named").access.around.mode, monitor)
+    };
+    assert_eq!(modes("container"), (IsolationMode::Auto, IsolationMode::Container));
+    assert_eq!(modes("bubblewrap"), (IsolationMode::Bubblewrap, IsolationMode::Bubblewrap));
 }
 
 #[test]

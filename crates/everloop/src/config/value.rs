@@ -10,9 +10,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use everloop_agents::agent::limits::TEXT_DIALECTS;
 use everloop_core::isolation::{IsolationMode, NetworkAccess};
 use everloop_core::outbound::tickets::{QuietHours, Severity};
-use everloop_core::spec::{self, AgentKind};
+use everloop_core::prices::Prices;
+use everloop_core::spec::{self, AgentKind, TextLimit};
+use everloop_core::stream::LimitClass;
 use everloop_core::time::{Time, human, parse_duration};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -55,6 +58,11 @@ pub struct CountLimit(pub Option<u64>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price(pub u64);
 
+/// Dollars for a million tokens: `[input, output]`, or these with those read from a cache and put
+/// into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriceList(pub Prices);
+
 /// Dollars, kept in millionths, or `"none"`; 0 is no budget at all and refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dollars(pub Option<u64>);
@@ -83,6 +91,22 @@ pub struct CommandLine(pub Vec<String>);
 /// How an agent is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgentKindName(pub AgentKind);
+
+/// What a command writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialectName {
+    /// The stream of a known CLI.
+    Stream(AgentKind),
+    /// Text of a program whose sentences about limits are known.
+    Text(&'static str),
+}
+
+/// Sentences of a command that are limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitRules(pub Vec<TextLimit>);
+
+/// A shorter one would be found in too many texts.
+const SHORTEST_SENTENCE: usize = 8;
 
 /// What an agent may do without approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +388,17 @@ kind!(Price, { "type": "number", "minimum": 0 }, |value| {
     dollars(value).map(Price).ok_or_else(|| unfit("dollars like `0.10`", value))
 });
 
+kind!(PriceList, { "type": "array", "items": { "type": "number", "minimum": 0 }, "minItems": 2, "maxItems": 4 }, |value| {
+    let wrong = || unfit("two to four prices like `[1.25, 10.0]`", value);
+    let items = value.as_array().filter(|items| (2..=4).contains(&items.len())).ok_or_else(wrong)?;
+    let all = items.iter().map(dollars).collect::<Option<Vec<u64>>>().ok_or_else(wrong)?;
+    let (input, output) = (all[0], all[1]);
+    // The highest that vendors charge, so that a budget is never overdrawn.
+    let cache_read = all.get(2).copied().unwrap_or(input / 2);
+    let cache_write = all.get(3).copied().unwrap_or(input / 4 * 5);
+    Ok(PriceList(Prices { input, output, cache_read, cache_write }))
+});
+
 kind!(Dollars, { "anyOf": [{ "type": "number", "exclusiveMinimum": 0 }, { "const": "none" }] }, |value| {
     match dollars(value).filter(|d| *d > 0) {
         None if is_none(value) => Ok(Dollars(None)),
@@ -408,8 +443,29 @@ kind!(CommandLine, { "anyOf": [
 
 kind!(AgentKindName, { "anyOf": [
     { "const": "command" }, { "const": "claude" }, { "const": "codex" }, { "const": "gemini" }, { "const": "opencode" },
-    { "const": "api" }, { "const": "pane" }
+    { "const": "copilot" }, { "const": "acp" }, { "const": "api" }, { "const": "pane" }
 ] }, |value| pick(value, &AgentKind::ALL.map(|kind| (kind.label(), AgentKindName(kind)))));
+
+kind!(DialectName, { "enum": ["claude", "codex", "gemini", "opencode", "copilot", "aider", "goose"] }, |value| {
+    let streams = [AgentKind::Claude, AgentKind::Codex, AgentKind::Gemini, AgentKind::Opencode, AgentKind::Copilot];
+    let streams = streams.map(|kind| (kind.label(), DialectName::Stream(kind)));
+    let texts = TEXT_DIALECTS.iter().map(|(name, _)| (*name, DialectName::Text(name)));
+    pick(value, &streams.into_iter().chain(texts).collect::<Vec<_>>())
+});
+
+kind!(LimitRules, { "type": "array", "items": { "type": "string", "pattern": "^[a-z]+: .+" } }, |value| {
+    let items = value.as_array().ok_or_else(|| unfit("a list like `[\"rate: too many requests\"]`", value))?;
+    let rule = |item: &Value| {
+        let wrong = || unfit("a rule like `\"rate: too many requests\"`", item);
+        let (class, says) = item.as_str().and_then(|text| text.split_once(": ")).ok_or_else(wrong)?;
+        let class = LimitClass::ALL.into_iter().find(|known| known.to_string() == class).ok_or_else(wrong)?;
+        let says = Some(says.trim()).filter(|says| says.len() >= SHORTEST_SENTENCE).ok_or_else(|| {
+            format!("`{says}` is too short to be sure; write at least {SHORTEST_SENTENCE} characters of the sentence")
+        })?;
+        Ok(TextLimit { says: says.to_owned(), class })
+    };
+    items.iter().map(rule).collect::<Result<_, String>>().map(LimitRules)
+});
 
 kind!(PermissionKey, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |value| {
     pick(value, &[("edits", PermissionKey(spec::Permission::Edits)), ("full", PermissionKey(spec::Permission::Full))])

@@ -1,8 +1,10 @@
 //! `[[loop.NAME.monitor]]`: what a loop watches, typed, with every mistake in its place.
 
+use everloop_core::isolation::CommandAccess;
 use everloop_core::watch::{EVERY, LEAST_EVERY, MOST_MONITORS, MOST_TIMEOUT, MonitorSpec, TIMEOUT, Target, WatchSpec};
 use everloop_engine::diagnostic::Diagnostic;
 
+use super::isolation::{AccessKeys, WHOLE_PATH};
 use super::keys::{LoopKeys, MonitorKeys};
 use super::layer::Layer;
 use super::value::NonEmptyText;
@@ -49,8 +51,21 @@ fn monitor(keys: &MonitorKeys, known: &WatchSpec) -> Result<MonitorSpec, (String
     if timeout > MOST_TIMEOUT {
         return Err((format!("a look at monitor `{name}` may take too long"), "use `timeout = \"10m\"` or less"));
     }
+    let access = access(keys, &name, &target)?;
     let text = |key: &Option<NonEmptyText>| key.as_ref().map(|text| text.0.trim().to_owned()).unwrap_or_default();
-    Ok(MonitorSpec { name, target, every, timeout, title: text(&keys.title), prompt: text(&keys.prompt) })
+    Ok(MonitorSpec { name, target, every, timeout, title: text(&keys.title), prompt: text(&keys.prompt), access })
+}
+
+/// What the command of a monitor may reach besides; other monitors run none.
+fn access(keys: &MonitorKeys, name: &str, target: &Target) -> Result<CommandAccess, (String, &'static str)> {
+    let keys =
+        AccessKeys { readable: keys.readable.as_ref(), writable: keys.writable.as_ref(), isolation: keys.isolation };
+    match (target, keys.first()) {
+        (Target::Command(_), _) | (_, None) => keys.access().map_err(|(_, what)| (what, WHOLE_PATH)),
+        (_, Some(key)) => {
+            Err((format!("`{key}` means nothing for monitor `{name}`, which runs no command"), "remove it"))
+        }
+    }
 }
 
 /// The first unused name of `stream`, `stream-2`, …

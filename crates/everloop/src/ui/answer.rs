@@ -33,6 +33,20 @@ impl Ui {
         Ok(read > 0 && matches!(answer.trim().to_lowercase().as_str(), "" | "y" | "yes"))
     }
 
+    /// Prints a numbered list and a question on stderr; the position of the chosen line, `None` when
+    /// the answer is no number of the list.
+    pub fn chooses(&self, question: &str, lines: &[String]) -> Result<Option<usize>, Failure> {
+        let mut stderr = io::stderr().lock();
+        for (i, line) in lines.iter().enumerate() {
+            writeln!(stderr, "  {}) {line}", i + 1)?;
+        }
+        write!(stderr, "{} [1-{}] ", self.talk_paint().strong(question), lines.len()).and_then(|()| stderr.flush())?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        let number = answer.trim().parse::<usize>().ok().filter(|n| (1..=lines.len()).contains(n));
+        Ok(number.map(|n| n - 1))
+    }
+
     /// The time, zone, colours and width of listings.
     pub fn look(&self, now: Time) -> StatusStyle {
         StatusStyle { now, zone: TimeZone::system(), paint: self.paint(), width: self.width() }

@@ -2,10 +2,11 @@
 
 use everloop_core::guard::{Freeze, Scope};
 use everloop_core::hook::HookSession as Record;
+use everloop_core::ids::LoopId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_core::why::why as explain;
-use everloop_engine::services::status::StatusAnswer;
+use everloop_engine::services::status::{MeshTasks, StatusAnswer};
 use everloop_engine::services::why::{LoopWhy, WhyAnswer};
 use everloop_engine::state_folder::LockOwner;
 use everloop_engine::trust::Difference;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::quantities::moment;
 use super::status::StatusStyle;
-use super::{quarantine, sessions};
+use super::{mesh, quarantine, sessions};
 
 /// Why a loop is as it is, in a paragraph with times as the reader has them.
 pub fn paragraph(found: &LoopWhy, look: &StatusStyle) -> String {
@@ -26,6 +27,20 @@ pub fn why(found: &WhyAnswer, look: &StatusStyle) -> Value {
         WhyAnswer::Session { id, record } => {
             json!({ "session": id, "record": record, "why": sessions::lines(id, record, look).join(" ") })
         }
+        WhyAnswer::Mesh(found) => json!({
+            "loop": found.detail.state.id,
+            "why": mesh::paragraph(&found.detail, look),
+            "reason": found.detail.reason,
+            "leader": found.detail.leader.as_ref().map(|l| json!({ "node": l.node, "term": l.term, "until": l.until })),
+            "tasks": found.detail.rows,
+            "distrust": found.detail.distrust,
+            "failed": found.detail.state.notes,
+            "limited": found.detail.limited,
+            "quarantine": quarantine::as_json(&found.detail.immune, look.now),
+            "tickets": found.detail.tickets,
+            "journal": found.detail.notes.iter().map(|r| json!({ "seq": r.seq, "at": r.at, "event": r.event })).collect::<Vec<_>>(),
+            "copy": mesh::away_json(&found.view, look.now),
+        }),
         WhyAnswer::Loop(found) => json!({
             "loop": found.state.id,
             "phase": found.state.phase,
@@ -58,8 +73,13 @@ pub fn status(seen: &StatusAnswer, now: Time) -> Value {
     let loops: Vec<Value> = seen.loops.iter().map(loop_json).collect();
     let hold = |(scope, freeze): (&Scope, &Freeze)| json!({ "scope": scope, "freeze": freeze });
     let frozen = seen.guards.iter().filter_map(|(scope, v)| v.state.freeze.as_ref().map(|f| (scope, f)));
+    let tasks = |(id, tasks): (&LoopId, &MeshTasks)| {
+        let MeshTasks { goal, open, reached, failed } = tasks;
+        json!({ "loop": id, "goal": goal, "open": open, "reached": reached, "failed": failed })
+    };
     json!({
         "loops": loops,
+        "mesh": seen.mesh.iter().map(tasks).collect::<Vec<_>>(),
         "holds": frozen.map(hold).collect::<Vec<_>>(),
         "quarantine": quarantine::as_json(&seen.immune, now),
         "tickets": seen.tickets,
@@ -82,16 +102,16 @@ fn loop_json(state: &LoopState) -> Value {
         "goal": state.spec.goal,
         "dir": state.spec.workspace.dir,
         "phase": state.phase.label(),
-        "paused": state.paused.is_some(),
-        "checks": { "passing": state.board.passing().len(), "total": state.board.0.len() },
-        "turns": state.turns,
+        "paused": state.people.paused.is_some(),
+        "checks": { "passing": state.progress.board.passing().len(), "total": state.progress.board.0.len() },
+        "turns": state.task.turns,
         "max_turns": state.spec.bounds.max_turns,
-        "spent": state.spent,
-        "spent_estimated": state.spent_estimated,
+        "spent": state.spend.spent,
+        "spent_estimated": state.spend.estimated,
         "next_at": next_at,
         "next_rule": rule,
-        "strategy": state.strategy,
-        "tickets": state.tickets,
+        "strategy": state.progress.strategy,
+        "tickets": state.people.tickets,
         "created_at": state.created_at,
         "updated_at": state.updated_at,
     })

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use everloop_core::event::{Event, Exit, Outcome};
 use everloop_core::ids::TurnId;
+use everloop_core::immune::ImmuneStep;
 use everloop_core::journal::JournalRecord;
 use everloop_core::time::human;
 use jiff::tz::TimeZone;
 
-use super::events::{event_line, exited, judged};
-use super::text::clean;
+use super::events::{event_line, exited, judged, shortened};
 
 /// Last lines of an agent that failed.
 const TAIL_LINES: usize = 5;
@@ -61,14 +61,16 @@ impl EventLines {
             return vec![line];
         }
         match &record.event {
-            Event::Immune { .. } | Event::Backoff { .. } => Vec::new(),
+            Event::Immune { step } if is_bookkeeping(step) => Vec::new(),
+            // The wait that follows names a delay.
+            Event::Attached { .. } | Event::Backoff { .. } => Vec::new(),
             Event::TurnExited { turn, exit } => {
                 self.steps(turn).take_exit(exit);
                 Vec::new()
             }
             Event::TurnJudged { turn, judgement } => {
-                let said = clean(&judged(judgement));
-                self.steps(turn).parts.push(said);
+                let part = shortened(&judged(judgement));
+                self.steps(turn).parts.push(part);
                 Vec::new()
             }
             Event::TurnEnded { turn, outcome, .. } => {
@@ -87,10 +89,15 @@ impl EventLines {
     }
 }
 
+/// Whether a step only counts what happened; the others change which work is given to what.
+fn is_bookkeeping(step: &ImmuneStep) -> bool {
+    matches!(step, ImmuneStep::Seen { .. } | ImmuneStep::Charged { .. } | ImmuneStep::Corrected { .. })
+}
+
 impl TurnSteps {
     fn take_exit(&mut self, exit: &Exit) {
         let took = human(exit.ended_at.since(exit.started_at));
-        self.parts.push(if exit.ok() && exit.leftovers == 0 { took } else { clean(&exited(exit)) });
+        self.parts.push(if exit.ok() && exit.leftovers == 0 { took } else { shortened(&exited(exit)) });
         self.tail.clone_from(&exit.tail);
     }
 
@@ -100,9 +107,9 @@ impl TurnSteps {
         let parts = if says_enough { &self.parts[..self.parts.len().min(1)] } else { &self.parts[..] };
         let mut lines = vec![if parts.is_empty() { line } else { format!("{line} ({})", parts.join("; ")) }];
         if matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. }) {
-            let said: Vec<&str> = self.tail.lines().filter(|line| !line.trim().is_empty()).collect();
-            let last = &said[said.len().saturating_sub(TAIL_LINES)..];
-            lines.extend(last.iter().map(|line| format!("    | {}", clean(line))));
+            let lines_left: Vec<&str> = self.tail.lines().filter(|line| !line.trim().is_empty()).collect();
+            let last = &lines_left[lines_left.len().saturating_sub(TAIL_LINES)..];
+            lines.extend(last.iter().map(|line| format!("    | {}", shortened(line))));
         }
         lines
     }

@@ -23,11 +23,29 @@ const LINE_MAX_CHARS: usize = 300;
 pub fn event_line(record: &JournalRecord, zone: &TimeZone) -> String {
     let owner = record.owner.as_ref().map_or("everloop", |id| id.as_str());
     let said = say(&record.event, record.at, zone);
-    let line = clean(&format!("{} {owner} {said}", clock(record.at, zone)));
+    shortened(&format!("{} {owner} {said}", clock(record.at, zone)))
+}
+
+/// A text that is safe to print, cut where a line ends.
+pub(super) fn shortened(text: &str) -> String {
+    let line = clean(text);
     match line.char_indices().nth(LINE_MAX_CHARS) {
         Some((cut, _)) => format!("{}…", &line[..cut]),
         None => line,
     }
+}
+
+fn by_a_person(event: &Event, by: &str) -> String {
+    match event {
+        Event::Attached { .. } => format!("belongs to a terminal (`{by}`)"),
+        Event::Detached { .. } => format!("goes on without a terminal, wanted by {by}"),
+        _ => format!("woken by {by}"),
+    }
+}
+
+/// A line of an agent's output.
+pub fn spoken(line: &str) -> String {
+    format!("  | {}", shortened(line))
 }
 
 fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
@@ -45,13 +63,12 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
             let goes_on = if resume.is_some() { ", the same session" } else { "" };
             format!("turn {number} started ({turn}{goes_on}{trial})")
         }
-        Event::AgentSwitched { from, to, reason } => {
-            let moment = |time| moment(time, at, zone);
-            switched((from, to), reason, at, &moment)
-        }
+        Event::AgentSwitched { from, to, reason } => switched((from, to), reason, at, &|time| moment(time, at, zone)),
         Event::Limited { scope, limit, until: end, .. } => {
             format!("{scope} is limited until {} ({}: {})", until(end), limit.class, limit.text)
         }
+        Event::PriceUnknown { agent, model } => unpriced(agent, model),
+        Event::AgentRefused { agent, limit, .. } => refused(agent, &limit.text),
         Event::TurnExited { turn, exit } => format!("turn {turn}: {}", exited(exit)),
         Event::TurnJudged { turn, judgement } => format!("turn {turn}: {}", judged(judgement)),
         Event::TurnReturned { turn, why } => format!("turn {turn} is judged again: {why}"),
@@ -64,22 +81,23 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         }
         Event::Keepalive { number, after } if after.is_empty() => format!("watches (keepalive {number})"),
         Event::Keepalive { number, after } => format!("goes on watching (keepalive {number}): {after}"),
-        Event::Woken { by } => format!("woken by {by}"),
+        Event::Attached { by } | Event::Detached { by } | Event::Woken { by } => by_a_person(event, by),
+        Event::Forgotten => "forgotten: its state, tasks and folders are gone, this record stays".to_owned(),
         Event::Paused { by, reason, until: end } => {
-            let end = end.map_or(String::new(), |end| format!(" until {}", until(&end)));
-            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!("paused by {by}{end}{why}")
+            paused(by, reason, &end.map_or(String::new(), |end| format!(" until {}", until(&end))))
         }
         Event::Resumed { by, .. } => format!("resumed by {by}"),
         Event::StopAsked { by, now: true } => format!("stop requested by {by}, at once"),
         Event::StopAsked { by, now: false } => format!("stop requested by {by}, after this turn"),
         Event::Steered { by, message, trust: Trust::Operator } => format!("steered by {by}: {message}"),
         Event::Steered { by, message, trust: Trust::Agent } => format!("message from {by}: {message}"),
+        Event::WorkTaken { by, commit } => format!("{} was taken by {by}", short(commit)),
         Event::Stopping { turn, cause } => format!("stops turn {turn}: {}", cause.describe()),
         Event::Cooldown { scope, until: end, level } => {
             format!("Frosty: {scope} cools down until {} (level {level})", until(end))
         }
         Event::Backoff { scope, until: end, why, .. } => format!("{scope} backs off until {} ({why})", until(end)),
+        Event::CliStarted { agent, by, .. } => format!("{agent} was started by {by}"),
         Event::DelayLifted { by, .. } => format!("the delay that the agent requested was ended by {by}"),
         Event::Frozen { scope, freeze } => format!("Willy: {scope} is frozen {}", frozen(freeze, &until)),
         Event::Released { scope, by, reason } => format!("{scope} was released by {by}: {reason}"),
@@ -101,6 +119,15 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
     }
 }
 
+fn refused(agent: &str, why: &str) -> String {
+    format!("the agent `{agent}` is not started again, its request itself is refused: {why}")
+}
+
+fn paused(by: &str, reason: &str, end: &str) -> String {
+    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("paused by {by}{end}{why}")
+}
+
 fn switched((from, to): (&str, &str), reason: &Reason, at: Time, clock: &dyn Fn(Time) -> String) -> String {
     match &reason.rule {
         RuleId::AgentPreferred => format!("goes back from {from} to {to}, the first of the loop's agents"),
@@ -120,6 +147,9 @@ pub fn in_session(did: &SessionAct, until: &dyn Fn(&Time) -> String) -> String {
         SessionAct::Prompted { text } => format!("got a prompt: {text}"),
         SessionAct::Held { holds, failing } => {
             format!("wanted to stop and was held ({holds} in a row): {} fails", failing.join(", "))
+        }
+        SessionAct::NotHeld { failing } => {
+            format!("stopped although it was held: {} does not pass", failing.join(", "))
         }
         SessionAct::LetGo { why } => format!("may stop: {}", let_go(why, until)),
         SessionAct::Refused { tool, path, why } => format!("was refused {tool} on {path}: {why}"),
@@ -206,11 +236,15 @@ fn reached_you(integrated: Option<&Integrated>) -> String {
     }
 }
 
+fn unpriced(agent: &str, model: &str) -> String {
+    let (agent, model) = (clean(agent), clean(model));
+    format!("no price known for {model}: its dollars are not counted; set `prices` in [agent.{agent}]")
+}
+
 fn cost(settled: &Settled) -> String {
-    match (settled.spend.microusd, Accuracy::of(settled.estimated)) {
-        (0, _) => String::new(),
-        (sum, Accuracy::Estimated) => format!(", ~{}", money(sum)),
-        (sum, Accuracy::Reported) => format!(", {}", money(sum)),
+    match settled.spend.microusd {
+        0 => String::new(),
+        sum => format!(", {}{}", Accuracy::from(settled).of_dollars(), money(sum)),
     }
 }
 
@@ -232,7 +266,7 @@ pub(super) fn ended(ending: &LoopEnd) -> String {
 }
 
 /// Seven digits distinguish commits.
-pub(super) fn short(commit: &str) -> &str {
+pub fn short(commit: &str) -> &str {
     commit.get(..7).unwrap_or(commit)
 }
 

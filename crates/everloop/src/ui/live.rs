@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::state::{LoopState, Phase, Turn, TurnStage};
 use everloop_core::time::{Time, human};
 use everloop_core::why;
@@ -21,6 +22,8 @@ use super::text::{clean, fit, width};
 
 /// Checks beyond this are summed up, so that the view fits on a small terminal.
 const CHECKS_SHOWN: usize = 12;
+/// A longer explanation is for `everloop why`.
+const SENTENCE_LINES: usize = 3;
 
 /// Facts that are not in the state.
 #[derive(Clone, Debug)]
@@ -30,22 +33,56 @@ pub struct LiveFacts {
     pub paint: Paint,
     /// Time since the last activity of the running turn.
     pub evidence: Option<Duration>,
+    /// The last line of the running turn's agent.
+    pub said: Option<String>,
 }
 
 /// The view as lines, none wider than `cells`.
 pub fn frame(state: &LoopState, facts: &LiveFacts, cells: usize) -> Vec<String> {
     let paint = facts.paint;
     let mut lines = vec![format!("{} {}", paint.strong(state.id.as_str()), clean(&state.spec.goal))];
-    let board = scoreboard(&state.board, state.baseline.as_ref(), paint);
-    let hidden = board.len().saturating_sub(CHECKS_SHOWN);
-    lines.extend(board.into_iter().take(CHECKS_SHOWN).map(|line| format!("  {line}")));
+    let board = &state.progress.board;
+    let shown = worth_showing(board);
+    let hidden = board.0.len() - shown.0.len();
+    lines.extend(scoreboard(&shown, state.progress.baseline.as_ref(), paint).iter().map(|line| format!("  {line}")));
     if hidden > 0 {
-        lines.push(format!("  … {hidden} more; {}", score(&state.board)));
+        lines.push(format!("  … {hidden} more; {}", score(board)));
     }
-    lines.push(now_line(state, facts));
+    lines.extend(wrapped(&now_line(state, facts), cells));
+    let talks = matches!(&state.phase, Phase::Turn(turn) if turn.stage == TurnStage::Running);
+    if let Some(said) = facts.said.as_ref().filter(|_| talks) {
+        lines.push(format!("  {} {}", paint.faint("says:"), clean(said)));
+    }
     lines.push(paint.faint(&used_line(state, facts.now)));
     lines.extend(stop_hint(state).map(|hint| paint.warn(hint)));
     lines.iter().map(|line| fit(line, cells)).collect()
+}
+
+/// The checks that fit on a small terminal: those that do not pass first.
+fn worth_showing(board: &Scoreboard) -> Scoreboard {
+    if board.0.len() <= CHECKS_SHOWN {
+        return board.clone();
+    }
+    let (passing, failing): (Vec<_>, Vec<_>) = board.0.iter().cloned().partition(|row| row.verdict.passes());
+    Scoreboard(failing.into_iter().chain(passing).take(CHECKS_SHOWN).collect())
+}
+
+/// A sentence over as many lines as it needs, within bounds: its end says until when.
+fn wrapped(text: &str, cells: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is a first line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= cells || lines.len() == SENTENCE_LINES {
+            let line = lines.last_mut().expect("there is a first line");
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(format!("  {word}"));
+        }
+    }
+    lines
 }
 
 fn now_line(state: &LoopState, facts: &LiveFacts) -> String {
@@ -82,14 +119,15 @@ fn turn_line(turn: &Turn, facts: &LiveFacts) -> String {
 
 fn used_line(state: &LoopState, now: Time) -> String {
     let bounds = &state.spec.bounds;
-    let turns = bounds.max_turns.map_or(format!("{}", state.turns), |max| format!("{} of {max}", state.turns));
-    let age = coarse(now.since(state.clock_from));
+    let turns =
+        bounds.max_turns.map_or(format!("{}", state.task.turns), |max| format!("{} of {max}", state.task.turns));
+    let age = coarse(now.since(state.spend.clock_from));
     let time = bounds.max_time.map_or(age.clone(), |max| format!("{age} of {}", human(max)));
-    format!("turns {turns} · {time} · {}", spend(state.spent, Accuracy::of(state.spent_estimated)))
+    format!("turns {turns} · {time} · {}", spend(state.spend.spent, Accuracy::from(&state.spend)))
 }
 
 fn stop_hint(state: &LoopState) -> Option<&'static str> {
-    let wish = state.stop.as_ref()?;
+    let wish = state.people.stop.as_ref()?;
     match (&state.phase, wish.now) {
         (Phase::Ended { .. }, _) => None,
         (Phase::Turn(_), false) => Some("ends after this turn; interrupt again to stop the agent now"),
@@ -165,7 +203,8 @@ mod tests {
     use everloop_core::state::StopWish;
 
     use super::*;
-    use everloop_testkit::sample::{START, state, turn};
+    use everloop_core::scoreboard::Verdict;
+    use everloop_testkit::sample::{START, board, state, turn};
 
     fn facts() -> LiveFacts {
         LiveFacts {
@@ -173,6 +212,7 @@ mod tests {
             zone: TimeZone::UTC,
             paint: Paint::Off,
             evidence: Some(Duration::from_secs(4)),
+            said: None,
         }
     }
 
@@ -180,10 +220,10 @@ mod tests {
     fn a_running_turn() {
         let mut state = state();
         state.phase = Phase::Turn(Box::new(turn(3)));
-        state.turns = 2;
-        state.spent.calls = 2;
-        state.spent.microusd = 200_000;
-        state.stop = Some(StopWish { by: "me".to_owned(), now: false });
+        state.task.turns = 2;
+        state.spend.spent.calls = 2;
+        state.spend.spent.microusd = 200_000;
+        state.people.stop = Some(StopWish { by: "me".to_owned(), now: false });
         insta::assert_snapshot!(frame(&state, &facts(), 80).join("\n"));
     }
 
@@ -193,6 +233,35 @@ mod tests {
         let reason = Reason::new(RuleId::GuardGap).with("gap", "15s").until(Time(START.0 + 137_000));
         state.phase = Phase::Waiting { reason, since: START };
         insta::assert_snapshot!(frame(&state, &facts(), 100).join("\n"));
+    }
+
+    #[test]
+    fn of_many_checks_those_that_fail_are_shown_and_the_agents_last_line() {
+        let mut state = state();
+        state.phase = Phase::Turn(Box::new(turn(3)));
+        let names: Vec<String> = (1..=50).map(|n| format!("check {n}")).collect();
+        let verdict = |n: usize| if n % 10 == 9 { Verdict::Fail } else { Verdict::Pass };
+        let rows: Vec<(&str, Verdict)> =
+            names.iter().enumerate().map(|(n, name)| (name.as_str(), verdict(n))).collect();
+        state.progress.board = board(&rows);
+        let facts = LiveFacts { said: Some("reading src/main.rs\u{1b}[2J".to_owned()), ..facts() };
+        let lines = frame(&state, &facts, 80);
+        let failing: Vec<&str> = lines[1..=5].iter().map(|line| line.trim_start()).collect();
+        assert!(failing.iter().all(|line| line.starts_with("✗ check ")), "{lines:#?}");
+        assert!(lines[6].trim_start().starts_with("✓ check 1 "), "{lines:#?}");
+        assert_eq!(lines[1 + CHECKS_SHOWN], "  … 38 more; 45 of 50 checks pass");
+        assert!(lines.contains(&"  says: reading src/main.rs".to_owned()), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_long_reason_is_wrapped_and_not_cut_at_80_columns() {
+        let mut state = state();
+        let reason =
+            Reason::new(RuleId::ChecksBroken).with("check", "unit").with("why", "cannot start: sh: x: not found");
+        state.phase = Phase::Waiting { reason, since: START };
+        let lines = frame(&state, &facts(), 80);
+        assert!(lines.iter().any(|line| line.contains("--yes")), "{lines:#?}");
+        assert!(lines.iter().all(|line| width(line) <= 80), "{lines:#?}");
     }
 
     #[test]

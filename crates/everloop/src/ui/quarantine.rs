@@ -1,4 +1,4 @@
-//! Quarantines and their reasons, for `quarantine list`, `status`, `why` and the log.
+//! Quarantines and their reasons, for `guard quarantine`, `status`, `why` and the log.
 
 use everloop_core::immune::record::Lately;
 use everloop_core::immune::{Immune, ImmuneRule, ImmuneStep, RuleEffect, Subject, SubjectTier, Threshold, Tier};
@@ -21,7 +21,7 @@ pub fn held(immune: &Immune, now: Time) -> (Vec<(&Subject, &SubjectTier)>, Vec<&
     (immune.standings.iter().filter(|(_, s)| acts(s)).collect(), immune.rules_at(now).collect())
 }
 
-/// The table of `quarantine list`, with the reasons below it.
+/// The table of `guard quarantine`, with the reasons below it.
 pub fn table(immune: &Immune, look: &StatusStyle) -> Vec<String> {
     let (standings, rules) = held(immune, look.now);
     let mut lines = Vec::new();
@@ -148,7 +148,7 @@ pub(super) fn step(step: &ImmuneStep, until: &dyn Fn(&Time) -> String) -> String
         ImmuneStep::Settled { threshold, permille, reason } => {
             format!("{} stays at {permille} ‰ (helped: {})", named(*threshold), reason.input("helped"))
         }
-        ImmuneStep::Corrected { what } => format!("quarantine corrected: {what}"),
+        ImmuneStep::Corrected { what } => corrected(what),
         ImmuneStep::Ruled { rule } => {
             format!("rule {} by {}: {}, until {} ({})", rule.id, rule.by, rule.what, until(&rule.until), rule.why)
         }
@@ -156,9 +156,42 @@ pub(super) fn step(step: &ImmuneStep, until: &dyn Fn(&Time) -> String) -> String
     }
 }
 
+/// A change of which work goes where. It is counted, because one that repeats becomes a rule.
+fn corrected(what: &RuleEffect) -> String {
+    let subject = |subject: &Subject| format!("{} `{}`", subject.dimension.label(), subject.name);
+    let change = match what {
+        RuleEffect::Avoid { subject: avoided } => format!("work moved from {} to others", subject(avoided)),
+        RuleEffect::Only { kind, subject: only } => {
+            format!("tasks of kind `{kind}` moved from all others to {}", subject(only))
+        }
+    };
+    format!("quarantine: {change}; if this repeats, it becomes a rule")
+}
+
 fn named(threshold: Threshold) -> &'static str {
     match threshold {
         Threshold::Margin => "the margin for a charge",
         Threshold::Out => "the time of a quarantine",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everloop_core::immune::Dimension;
+
+    use super::*;
+
+    #[test]
+    fn a_correction_says_what_moved_from_where_to_where() {
+        let subject = Subject::new(Dimension::Agent, "claude");
+        let line = |what| step(&ImmuneStep::Corrected { what }, &|_: &Time| String::new());
+        assert_eq!(
+            line(RuleEffect::Avoid { subject: subject.clone() }),
+            "quarantine: work moved from agent `claude` to others; if this repeats, it becomes a rule"
+        );
+        assert_eq!(
+            line(RuleEffect::Only { kind: "docs".to_owned(), subject }),
+            "quarantine: tasks of kind `docs` moved from all others to agent `claude`; if this repeats, it becomes a rule"
+        );
     }
 }

@@ -16,7 +16,11 @@ pub fn line(id: &str, record: &Record, look: &StatusStyle) -> String {
             format!("{} ({})", in_session(did, &|at| moment(*at, look.now, &look.zone)), relative(*at, look.now))
         },
     );
-    clean(&format!("Session {id} of {} {decided}.", record.agent))
+    let asked = record.asked.as_ref().map(|asked| {
+        let (failing, at) = (asked.failing.join(", "), relative(asked.at, look.now));
+        format!("wanted to stop and was held ({} in a row): {failing} fails ({at})", asked.holds)
+    });
+    clean(&format!("Session {id} of {} {}.", record.agent, asked.unwrap_or(decided)))
 }
 
 /// All that is known of one.

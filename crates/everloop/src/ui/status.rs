@@ -23,18 +23,28 @@ pub struct StatusStyle {
 
 /// The loops as a table, holds of the guard below it.
 pub fn status_table(loops: &[LoopState], guards: &Guards, look: &StatusStyle) -> Vec<String> {
-    let mut table = Table::new(&["ID", "NAME", "STATE", "CHECKS", "TURNS", "SPENT", "NEXT", "GOAL"]);
+    let folder = |state: &LoopState| state.spec.workspace.dir.clone();
+    // One folder needs no column.
+    let has_folders = loops.iter().any(|state| folder(state) != folder(&loops[0]));
+    let heads = ["ID", "NAME", "STATE", "CHECKS", "TURNS", "SPENT", "NEXT"];
+    let more: &[&str] = if has_folders { &["FOLDER", "GOAL"] } else { &["GOAL"] };
+    let mut table = Table::new(&[&heads[..], more].concat());
     for state in loops {
-        table.row([
+        let folder = has_folders.then(|| clean(&folder(state)));
+        let cells = [
             state.id.to_string(),
             clean(&state.name),
             label(state, look.paint),
-            format!("{}/{}", state.board.passing().len(), state.board.0.len()),
-            state.spec.bounds.max_turns.map_or(state.turns.to_string(), |max| format!("{}/{max}", state.turns)),
+            format!("{}/{}", state.progress.board.passing().len(), state.progress.board.0.len()),
+            state
+                .spec
+                .bounds
+                .max_turns
+                .map_or(state.task.turns.to_string(), |max| format!("{}/{max}", state.task.turns)),
             spent(state),
             next(state, look),
-            clean(&state.spec.goal),
-        ]);
+        ];
+        table.row(cells.into_iter().chain(folder).chain([clean(&state.spec.goal)]));
     }
     let mut lines = if loops.is_empty() { vec!["no loops".to_owned()] } else { table.lines(look.width) };
     lines.extend(holds(guards, look));
@@ -46,7 +56,7 @@ pub fn status_table(loops: &[LoopState], guards: &Guards, look: &StatusStyle) ->
 }
 
 fn label(state: &LoopState, paint: Paint) -> String {
-    let word = if state.paused.is_some() { "paused" } else { state.phase.label() };
+    let word = if state.people.paused.is_some() { "paused" } else { state.phase.label() };
     match word {
         "reached" => paint.good(word),
         "failed" => paint.bad(word),
@@ -56,10 +66,9 @@ fn label(state: &LoopState, paint: Paint) -> String {
 }
 
 fn spent(state: &LoopState) -> String {
-    match (state.spent.microusd, Accuracy::of(state.spent_estimated)) {
-        (0, _) => "-".to_owned(),
-        (sum, Accuracy::Estimated) => format!("~{}", money(sum)),
-        (sum, Accuracy::Reported) => money(sum),
+    match state.spend.spent.microusd {
+        0 => "-".to_owned(),
+        sum => format!("{}{}", Accuracy::from(&state.spend).of_dollars(), money(sum)),
     }
 }
 
@@ -70,7 +79,7 @@ fn next(state: &LoopState, look: &StatusStyle) -> String {
         Phase::Waiting { reason, .. } => {
             reason.until.map_or("on a command".to_owned(), |at| relative(at.max(look.now), look.now))
         }
-        Phase::Ended { at, .. } => relative(*at, look.now),
+        Phase::Ended { at, .. } => format!("- (ended {})", relative(*at, look.now)),
         Phase::New | Phase::Ready => "now".to_owned(),
     }
 }
@@ -119,7 +128,7 @@ mod tests {
     fn loops() -> Vec<LoopState> {
         let mut running = state();
         running.phase = Phase::Turn(Box::new(turn(3)));
-        running.spent.microusd = 300_000;
+        running.spend.spent.microusd = 300_000;
         let mut waiting = state();
         let reason = Reason::new(RuleId::GuardGap).until(Time(START.0 + 142_000));
         waiting.phase = Phase::Waiting { reason, since: START };

@@ -27,13 +27,13 @@ pub fn summary(state: &LoopState, paint: Paint) -> Vec<String> {
     page.entry("Turns", &turns(state));
     kept(state, &mut page);
     set_aside(state, &mut page);
-    let mut spent = spend(state.spent, Accuracy::of(state.spent_estimated));
+    let mut spent = spend(state.spend.spent, Accuracy::from(&state.spend));
     if spent.contains('~') {
         spent.push_str(" (~ is an estimate)");
     }
     page.entry("Spent", &spent);
-    page.entry("Time", &format!("{} in turns, {} asleep", coarse(state.in_turns), coarse(state.asleep)));
-    let tickets: Vec<String> = state.tickets.iter().map(|key| clean(key)).collect();
+    page.entry("Time", &format!("{} in turns, {} asleep", coarse(state.spend.in_turns), coarse(state.spend.asleep)));
+    let tickets: Vec<String> = state.people.tickets.iter().map(|key| clean(key)).collect();
     page.entry("Tickets", if tickets.is_empty() { "none".to_owned() } else { tickets.join(", ") }.as_str());
     for step in next(state) {
         page.entry("Next", &step);
@@ -72,16 +72,16 @@ fn how(state: &LoopState, paint: Paint) -> String {
 }
 
 fn checks(state: &LoopState, page: &mut Page) {
-    let before = state.baseline.as_ref().map_or(String::new(), |b| format!(" ({} before)", b.passing().len()));
-    page.entry("Checks", &format!("{}{before}", score(&state.board)));
-    for line in scoreboard(&state.board, state.baseline.as_ref(), page.paint) {
+    let before = state.progress.baseline.as_ref().map_or(String::new(), |b| format!(" ({} before)", b.passing().len()));
+    page.entry("Checks", &format!("{}{before}", score(&state.progress.board)));
+    for line in scoreboard(&state.progress.board, state.progress.baseline.as_ref(), page.paint) {
         page.more(&line);
     }
 }
 
 /// `4: 1 turn with progress, 3 no-op turns`.
 fn turns(state: &LoopState) -> String {
-    let tally = &state.tally;
+    let tally = &state.progress.tally;
     let kinds = [
         (tally.progress, "turn with progress", "turns with progress"),
         (tally.not_yet, "turn without a new check passing", "turns without a new check passing"),
@@ -96,23 +96,23 @@ fn turns(state: &LoopState) -> String {
     ];
     let words = kinds.iter().filter(|(n, _, _)| *n > 0);
     let words: Vec<String> = words.map(|(n, one, many)| format!("{n} {}", if *n == 1 { one } else { many })).collect();
-    if words.is_empty() { state.turns.to_string() } else { format!("{}: {}", state.turns, words.join(", ")) }
+    if words.is_empty() { state.task.turns.to_string() } else { format!("{}: {}", state.task.turns, words.join(", ")) }
 }
 
 fn kept(state: &LoopState, page: &mut Page) {
-    if state.kept_count == 0 {
+    if state.progress.kept_count == 0 {
         return page.entry("Kept", "nothing");
     }
-    let listed = state.kept.iter().rev().take(KEPT_SHOWN).rev();
-    let hidden = state.kept_count as usize - listed.len().min(state.kept_count as usize);
-    page.entry("Kept", &format!("work of {}", count(state.kept_count, "turn")));
+    let listed = state.progress.kept.iter().rev().take(KEPT_SHOWN).rev();
+    let hidden = state.progress.kept_count as usize - listed.len().min(state.progress.kept_count as usize);
+    page.entry("Kept", &format!("work of {}", count(state.progress.kept_count, "turn")));
     if hidden > 0 {
         page.more(&format!("… {hidden} before these"));
     }
     for kept in listed {
         page.more(&kept_line(kept));
         if let Some(Integrated::Aside { why, command, .. }) = &kept.integrated {
-            page.more(&format!("  not merged: {}; merge it with: {}", clean(why), clean(command)));
+            page.more(&format!("  not merged: {}; by hand: {}", clean(why), clean(command)));
         }
     }
 }
@@ -140,7 +140,7 @@ fn set_aside(state: &LoopState, page: &mut Page) {
         | Outcome::Interrupted
         | Outcome::Lost => attempt.pin.is_some(),
     };
-    for (i, attempt) in state.tries.iter().filter(worth).enumerate() {
+    for (i, attempt) in state.progress.tries.iter().filter(worth).enumerate() {
         let line = format!("turn {}: {}", attempt.number, clean(&amounts_to(&attempt.outcome)));
         if i == 0 {
             page.entry("Unused", &line);
@@ -154,22 +154,26 @@ fn set_aside(state: &LoopState, page: &mut Page) {
 
 fn is_kept(state: &LoopState, attempt: &Try) -> bool {
     let task = attempt.turn.as_str().rsplit_once('.').map(|(task, _)| task);
-    state.kept.iter().any(|kept| Some(kept.task.as_str()) == task)
+    state.progress.kept.iter().any(|kept| Some(kept.task.as_str()) == task)
 }
 
 fn next(state: &LoopState) -> Vec<String> {
     let id = &state.id;
     let mut steps = Vec::new();
-    let aside = state.kept.iter().rev().find_map(|kept| match &kept.integrated {
-        Some(Integrated::Aside { command, .. }) => Some(command),
-        Some(Integrated::Landed { .. } | Integrated::InPlace) | None => None,
-    });
-    steps.extend(aside.map(|command| format!("take the work: {}", clean(command))));
+    let waits = state.progress.waits_to_be_taken(&state.spec.workspace.mode);
+    if waits {
+        steps.push(format!("take the work: everloop take {id}"));
+    }
     match &state.phase {
-        Phase::Ended { ending: LoopEnd::Reached, .. } => match (&state.spec.workspace.mode, state.kept.last()) {
-            (WorkspaceMode::Git { target }, Some(_)) if aside.is_none() => {
+        Phase::Ended { ending: LoopEnd::Reached, .. } => match (&state.spec.workspace.mode, state.progress.kept.last())
+        {
+            (WorkspaceMode::Git { target }, Some(_)) if !waits => {
                 let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
-                steps.push(format!("look at it: git log --stat -{} {}", state.kept_count.min(50), clean(branch)));
+                steps.push(format!(
+                    "look at it: git log --stat -{} {}",
+                    state.progress.kept_count.min(50),
+                    clean(branch)
+                ));
             }
             _ => {}
         },
@@ -220,34 +224,35 @@ mod tests {
     #[test]
     fn a_reached_loop_shows_what_was_kept_and_what_was_refused() {
         let mut state = over(LoopEnd::Reached);
-        state.board = board(&[("build", Verdict::Pass), ("unit tests", Verdict::Pass)]);
-        state.turns = 4;
-        state.tally = TurnTally { progress: 1, no_op: 1, refused: 1, regressed: 1, lost: 1, ..TurnTally::default() };
-        state.tries = vec![
+        state.progress.board = board(&[("build", Verdict::Pass), ("unit tests", Verdict::Pass)]);
+        state.task.turns = 4;
+        state.progress.tally =
+            TurnTally { progress: 1, no_op: 1, refused: 1, regressed: 1, lost: 1, ..TurnTally::default() };
+        state.progress.tries = vec![
             tried(1, Outcome::NoOp),
             tried(2, Outcome::Refused { paths: vec!["tests/unit.sh".into()] }),
             tried(3, Outcome::Regressed { lost: vec!["build".into()] }),
             tried(4, Outcome::Reached),
         ];
-        state.kept = vec![KeptWork {
+        state.progress.kept = vec![KeptWork {
             task: TaskId::new("k3f9-4"),
             commit: Some("0123456789abcdef".into()),
             diffstat: "2 files, +14 -3".into(),
             integrated: Some(Integrated::Landed { commit: "0123456789abcdef".into() }),
         }];
-        state.kept_count = 1;
-        state.spent = Spend { calls: 4, tokens: 12_345, microusd: 400_000 };
-        state.in_turns = Duration::from_secs(480);
-        state.asleep = Duration::from_secs(200);
+        state.progress.kept_count = 1;
+        state.spend.spent = Spend { calls: 4, tokens: 12_345, microusd: 400_000 };
+        state.spend.in_turns = Duration::from_secs(480);
+        state.spend.asleep = Duration::from_secs(200);
         insta::assert_snapshot!(summary(&state, Paint::Off).join("\n"));
     }
 
     #[test]
     fn a_loop_of_no_ops_says_so_and_offers_more_turns() {
         let mut state = over(LoopEnd::Exhausted { bound: "turns".into() });
-        state.turns = 3;
-        state.tally.no_op = 3;
-        state.tickets = vec!["stagnation".into()];
+        state.task.turns = 3;
+        state.progress.tally.no_op = 3;
+        state.people.tickets = vec!["stagnation".into()];
         insta::assert_snapshot!(summary(&state, Paint::Off).join("\n"));
     }
 
@@ -259,25 +264,25 @@ mod tests {
             why: "the tree of main is dirty".into(),
             command: "git merge --ff-only refs/everloop/k3f9/work".into(),
         };
-        state.kept = vec![KeptWork {
+        state.progress.kept = vec![KeptWork {
             task: TaskId::new("k3f9-1"),
             commit: Some("0123456789abcdef".into()),
             diffstat: String::new(),
             integrated: Some(aside),
         }];
-        state.kept_count = 1;
+        state.progress.kept_count = 1;
         let text = summary(&state, Paint::Off).join("\n");
-        assert!(text.contains("Next      take the work: git merge --ff-only refs/everloop/k3f9/work"), "{text}");
+        assert!(text.contains("Next      take the work: everloop take k3f9"), "{text}");
     }
 
     #[test]
     fn kept_work_is_not_listed_as_unused_too() {
         let mut state = over(LoopEnd::Reached);
         let attempt = Try { pin: Some("refs/everloop/k3f9/1.1".into()), ..tried(1, Outcome::NotYet) };
-        state.tries = vec![attempt];
+        state.progress.tries = vec![attempt];
         assert!(summary(&state, Paint::Off).join("\n").contains("Unused    turn 1"));
         let (task, commit) = (TaskId::new("k3f9-1"), Some("0123456789abcdef".into()));
-        state.kept = vec![KeptWork { task, commit, diffstat: String::new(), integrated: None }];
+        state.progress.kept = vec![KeptWork { task, commit, diffstat: String::new(), integrated: None }];
         assert!(!summary(&state, Paint::Off).join("\n").contains("Unused"));
     }
 

@@ -41,21 +41,21 @@ pub fn usage_lines(tally: &UsageTally, look: &StatusStyle) -> Vec<String> {
 }
 
 fn row(name: &str, sum: &UsageSum) -> [String; 7] {
-    let mark = match Accuracy::of(sum.estimated) {
-        Accuracy::Estimated => "~",
-        Accuracy::Reported => "",
-    };
+    let accuracy = Accuracy::from(sum);
     let some = |n: u64| if n == 0 { "-".to_owned() } else { tokens(n) };
     let star = if sum.from_telemetry > 0 { "*" } else { "" };
-    let charged = |n: u64, text: String| if n == 0 { "-".to_owned() } else { format!("{mark}{text}{star}") };
+    let charged = |n: u64, mark: &str, text: String| match n {
+        0 => "-".to_owned(),
+        _ => format!("{mark}{text}{star}"),
+    };
     [
         name.to_owned(),
         sum.turns.to_string(),
         some(sum.input),
         some(sum.output),
         some(sum.cache_read.saturating_add(sum.cache_write)),
-        charged(sum.tokens, tokens(sum.tokens)),
-        charged(sum.microusd, money(sum.microusd)),
+        charged(sum.tokens, accuracy.of_tokens(), tokens(sum.tokens)),
+        charged(sum.microusd, accuracy.of_dollars(), money(sum.microusd)),
     ]
 }
 
@@ -128,10 +128,13 @@ mod tests {
             from_telemetry: 1,
             ..UsageSum::default()
         };
-        let bot = UsageSum { turns: 2, microusd: 200_000, estimated: true, ..UsageSum::default() };
+        let guess = |sum| UsageSum { estimated: true, tokens_estimated: true, ..sum };
+        let bot = guess(UsageSum { turns: 2, microusd: 200_000, ..UsageSum::default() });
+        let codex = UsageSum { turns: 1, tokens: 1000, microusd: 5000, estimated: true, ..UsageSum::default() };
         tally.rows.insert("claude".to_owned(), claude);
         tally.rows.insert("bot".to_owned(), bot);
-        tally.total = UsageSum { turns: 5, microusd: 510_000, estimated: true, ..claude };
+        tally.rows.insert("codex".to_owned(), codex);
+        tally.total = guess(UsageSum { turns: 6, microusd: 515_000, tokens: 93_000, ..claude });
         tally.windows.insert(("work".to_owned(), "five_hour".to_owned()), seen(537, 130));
         tally.windows.insert(("own".to_owned(), "five_hour".to_owned()), seen(650, 130));
         tally.paced.insert("own".to_owned());
@@ -140,7 +143,8 @@ mod tests {
         AGENT   TURNS  INPUT  OUTPUT  CACHED  TOKENS  COST
         bot     2      -      -       -       -       ~$0.20
         claude  3      1200   800     90k     92k*    $0.31*
-        total   5      1200   800     90k     ~92k*   ~$0.51*
+        codex   1      -      -       -       1000    ~$0.0050
+        total   6      1200   800     90k     ~93k*   ~$0.52*
         account own: five_hour: 65 % used, resets in 2h 10m, at this pace used up in 1h 31m, 38m 28s before the reset
           paced: its next start is in 10m
         account work: five_hour: 54 % used, resets in 2h 10m, at this pace 95 % at the reset

@@ -1,17 +1,21 @@
 //! Attempts by an agent, or by code that it wrote, to be accepted without the work, to read what is
 //! not its own, to act as a person, or to outlive its turn.
 //!
+//! - `documented`: what succeeds under isolation, and under which means
 //! - `reach`: commands in a turn and in a check, under each means of isolation; each of them succeeds
 //!   without isolation, so that a refusal proves something
+//! - `own_commands`: the same in commands of monitors, notifiers, mailboxes and trackers
 //! - `holes`: the defences of isolation taken away one by one, and what is then reached
 //! - `judge`: whole loops whose agent wants to pass a check without doing what it checks
 //! - `verdict`: whole loops without isolation, against the records of commands, and as callers
 
+mod documented;
 #[path = "../it/env.rs"]
 #[expect(dead_code, reason = "the worlds of the other tests need more of it")]
 mod env;
 mod holes;
 mod judge;
+mod own_commands;
 mod reach;
 mod verdict;
 
@@ -38,7 +42,9 @@ fn the_table() {
     let reach = reach::ATTEMPTS.iter().map(|a| (a.area, a.name, "refused, in turns and checks"));
     let judge = judge::ATTEMPTS.iter().map(|a| (a.area, a.name, "not accepted"));
     let verdict = verdict::ATTEMPTS.iter().map(|a| ("verdict", a.name, "not accepted, without isolation"));
-    let rows: Vec<(&str, &str, &str)> = reach.chain(judge).chain(verdict).collect();
+    let own = own_commands::attempts();
+    let own = own.map(|a| ("own command", a.name, "refused, of monitors, notifiers, mailboxes, trackers"));
+    let rows: Vec<(&str, &str, &str)> = reach.chain(own).chain(judge).chain(verdict).collect();
     let mut table = String::new();
     for (area, name, result) in &rows {
         table.extend([format!("{area:<12} {name:<28} {result}\n")]);

@@ -94,6 +94,7 @@ pub const ATTEMPTS: &[Reach] = &[
     reach("secrets", "hard link", "ln $HOME/.ssh/id_canary h-$1 && grep -q c4nary h-$1"),
     reach("secrets", "copy", "cp $HOME/.aws/credentials c-$1 && grep -q c4nary c-$1"),
     reach("secrets", "archive", "tar -C $HOME -cf t-$1 .ssh && grep -qa c4nary t-$1"),
+    reach("secrets", "passwords of the machine", "head -c 1 /etc/shadow | grep -q ."),
     reach("secrets", "root of a process", "grep -q c4nary /proc/self/root$HOME/.ssh/id_canary"),
     reach("secrets", "a path around", "grep -q c4nary $HOME/.config/../.ssh/id_canary"),
     reach("secrets", "a reopened descriptor", "python3 reopen.py $HOME/.ssh/id_canary"),
@@ -193,6 +194,7 @@ const OF_ROOT: &[&str] = &[
     "user namespace",
     "mount namespace",
     "mount",
+    "passwords of the machine",
     "root folder",
     "a device",
     "the machine's settings",
@@ -227,8 +229,15 @@ const SHIMS: &str = "for_shims() { for p in /proc/[0-9]*; do pid=${p#/proc/}; \
     if tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -qx __job && \
     tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -q \"^$STATE\"; then eval \"$1\" && return 0; fi; done; return 1; }";
 
+/// A command of a monitor or a notifier has no shim: there it is the supervisor itself.
+const SUPERVISOR: &str = r#"case $1 in turn|check) ;; *) cd $PROJECT
+  pid=$$; while [ "$pid" -gt 1 ]; do pid=$(awk '/^PPid/{print $2}' /proc/$pid/status)
+    if tr '\0' '\n' < /proc/$pid/cmdline | head -n 1 | grep -q '/everloop$'; then break; fi; done
+  for_shims() { test "$pid" -gt 1 && eval "$1"; } ;;
+esac"#;
+
 /// A world in which the wanted attempts can be made.
-fn world(wanted: &dyn Fn(&str) -> bool) -> Env {
+pub fn world(wanted: &dyn Fn(&str) -> bool) -> Env {
     let env = Env::new().var("SUPERVISOR_KEY", "k3y-of-the-supervisor").git();
     let fill = |path: std::path::PathBuf, text: &str| {
         let made = fs::create_dir_all(path.parent().expect("it is in a folder")).and_then(|()| fs::write(&path, text));
@@ -249,7 +258,7 @@ fn world(wanted: &dyn Fn(&str) -> bool) -> Env {
     let (state, project) = (env.state().display().to_string(), env.project().display().to_string());
     let (exe, loot) = (env!("CARGO_BIN_EXE_everloop"), loot_dir(&env).display().to_string());
     let mut script = format!(
-        "STATE={state}\nPROJECT={project}\nEXE={exe}\nLOOT={loot}\nHERE=$PWD\n{SHIMS}\n\
+        "STATE={state}\nPROJECT={project}\nEXE={exe}\nLOOT={loot}\nHERE=$PWD\n{SHIMS}\n{SUPERVISOR}\n\
          has() {{ grep -q c4nary $HOME/$1; }}\n\
          beside() {{ env -u EVERLOOP_TURN -u EVERLOOP_SOCKET -u TMPDIR $EXE --state-dir $STATE \"$@\"; }}\n"
     );
@@ -262,7 +271,7 @@ fn world(wanted: &dyn Fn(&str) -> bool) -> Env {
     env
 }
 
-fn loot_dir(env: &Env) -> std::path::PathBuf {
+pub fn loot_dir(env: &Env) -> std::path::PathBuf {
     env.project().join("../loot/all")
 }
 
@@ -302,11 +311,17 @@ fn loot(env: Env, mode: &str, (agent, check): (&str, &str)) -> Loot {
     for (side, _) in [("turn", agent), ("check", check)].into_iter().filter(|(_, run)| run.contains("hostile")) {
         assert!(names.contains(&format!("{side}-ran")), "the hostile {side} did not run: {out:?}");
     }
-    let number = |name: &str| {
+    taken(&env, out.stderr)
+}
+
+/// What was taken so far.
+pub fn taken(env: &Env, said: String) -> Loot {
+    let names = fs::read_dir(loot_dir(env)).expect("the folder is there").flatten();
+    let number = |name: String| {
         let (side, number) = name.split_once('-')?;
         Some((side.to_owned(), ATTEMPTS.get(number.parse::<usize>().ok()?)?.name.to_owned()))
     };
-    Loot { taken: names.iter().filter_map(|name| number(name)).collect(), said: out.stderr }
+    Loot { taken: names.filter_map(|entry| number(entry.file_name().into_string().ok()?)).collect(), said }
 }
 
 fn refused(mode: &str) {

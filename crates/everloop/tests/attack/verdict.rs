@@ -92,6 +92,20 @@ fn long_nothing_in_the_place_of_a_log_is_followed() {
     all_refused(&ATTEMPTS[6..]);
 }
 
+/// The work is done; the lines that the code under check writes have no effect but doubt.
+#[test]
+fn a_pass_is_suspicious_when_the_jobs_log_holds_foreign_lines() {
+    for (script, code) in [("forge", 3), ("true", 0)] {
+        let env = world();
+        env.write("../product", &format!("{FIND}{script}\n"));
+        let product = env.project().join("../product").display().to_string();
+        let agent = env.script("../agent", &format!("cp {product} product.sh; echo yes > done"));
+        let out = env.run(&run(&agent, &["-n", "1"])).exits(code);
+        let tried = env.the_loop()["tries"][0].to_string();
+        assert_eq!(tried.contains("holds what everloop did not write"), code == 3, "{tried} {out:?}");
+    }
+}
+
 /// The check's limit is two seconds; the supervisor's own comes a few later.
 #[test]
 fn long_a_stopped_shim_does_not_stop_a_check() {

@@ -31,7 +31,7 @@ fn row<'a>(data: &'a Value, name: &str, account: &str) -> &'a Value {
 fn known_agents_are_listed_without_any_configuration() {
     let env = with_claude();
     let said = env.run(&["agents"]).ok().stdout;
-    for kind in ["claude", "codex", "gemini", "opencode", "api"] {
+    for kind in ["claude", "codex", "gemini", "opencode", "copilot", "api"] {
         assert!(said.lines().any(|l| l.starts_with(kind)), "{kind}: {said}");
     }
     let data = env.run(&["agents", "--json"]).ok().json();
@@ -60,7 +60,7 @@ fn an_account_is_looked_at_with_its_own_variables_and_its_key_is_not_read() {
     );
     let output = env.run(&["agents", "--json"]).ok();
     let data = output.json();
-    assert_eq!((&data["agents"].as_array().unwrap().len()), &8, "{data}");
+    assert_eq!((&data["agents"].as_array().unwrap().len()), &9, "{data}");
     assert_eq!(row(&data, "claude", "work")["login"], "logged_in");
     assert_eq!(row(&data, "claude", "work")["billing"], "key");
     assert_eq!(row(&data, "claude", "own")["login"], "not_logged_in", "the machine's key is not this account's");
@@ -76,7 +76,7 @@ fn an_account_is_looked_at_with_its_own_variables_and_its_key_is_not_read() {
 #[test]
 fn a_known_cli_works_out_of_the_box() {
     let env = with_claude();
-    let run = ["run", "a file", "--check", "test -f done", "--agent", "claude", "--in-place"];
+    let run = ["run", "a file", "--check", "test -f done", "--agent", "claude", "--in-place", "--yes"];
     let first = env.run(&[&run[..], &["-n", "1"]].concat()).ok();
     assert!(first.stderr.contains("permission: edits"), "{}", first.stderr);
     let spec = &env.the_loop()["spec"]["agent"];

@@ -49,3 +49,19 @@ fn the_checks_of_a_loop_run_where_it_works_and_change_nothing_about_it() {
     assert!(env.run(&["check"]).ok().stdout.contains("1 of 1"));
     assert_eq!(env.the_loop(), before, "the loop itself took no notice");
 }
+
+#[test]
+fn checks_of_the_command_line_have_names_and_times_and_run_beside_each_other() {
+    let env = Env::new();
+    // Each waits for the other, so they pass only together.
+    let (first, second) =
+        ("touch a; until test -f b; do sleep 0.05; done", "touch b; until test -f a; do sleep 0.05; done");
+    let (first, second) = (format!("left, 40s, parallel :: {first}"), format!("right, 40s, parallel :: {second}"));
+    let words =
+        ["run", "x", "--check", &first, "--check", &second, "--check", "last :: test -f a", "--agent-cmd", "true"];
+    env.run(&words).ok();
+    let text = env.run(&["show"]).ok().stdout;
+    assert!(["left", "right", "last"].iter().all(|name| text.contains(name)) && !text.contains("touch a"), "{text}");
+    let wrong = env.run(&["run", "y", "--check", "a, soon :: true", "--agent-cmd", "true"]).exits(2).stderr;
+    assert!(wrong.contains("`soon` is neither a time nor `parallel`") && wrong.contains("hint: "), "{wrong}");
+}

@@ -49,3 +49,20 @@ fn worktrees_of_an_ended_loop_are_removed_and_the_work_stays() {
     assert!(!left.exists());
     assert!(env.git_run(&["for-each-ref", "refs/everloop"]).contains(&id));
 }
+
+#[test]
+fn a_process_of_a_job_that_is_over_is_found_and_ended() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
+    assert!(env.run(&["doctor"]).stdout.contains("no process without owner"));
+    let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
+    let mark = everloop_agents::job::mark(&env.state().join("turns").join(format!("{id}-1.1"))).expect("it is there");
+    let mut left =
+        std::process::Command::new("sleep").arg("1000").env("EVERLOOP_JOB", mark).spawn().expect("coreutils");
+    let said = env.run(&["doctor"]).stdout;
+    assert!(said.contains("1 process of a job that is over") && said.contains("hint: everloop doctor --fix"), "{said}");
+    assert!(left.try_wait().is_ok_and(|ended| ended.is_none()), "it was only shown");
+    let said = env.run(&["doctor", "--fix"]).stdout;
+    assert!(said.contains("fixed"), "{said}");
+    assert!(!left.wait().expect("it is our child").success(), "it was killed");
+}

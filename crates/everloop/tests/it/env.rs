@@ -160,6 +160,22 @@ impl Env {
         finish(self.command(args), &format!("everloop {args:?}"))
     }
 
+    /// Runs everloop on a terminal of its own with this text typed; what a person sees is in
+    /// `stdout`.
+    #[track_caller]
+    pub fn on_terminal(&self, args: &[&str], typed: &str) -> Output {
+        let words = [&[env!("CARGO_BIN_EXE_everloop")], args].concat();
+        let line = shlex::try_join(words).expect("arguments of tests have no NUL");
+        let mut command = self.program("script");
+        command.args(["-qefc", &line, "/dev/null"]).env("NO_COLOR", "1").stdin(Stdio::piped());
+        let mut child = command.spawn().expect("script(1) gives a program a terminal");
+        let (out, err) = (gather(child.stdout.take()), gather(child.stderr.take()));
+        // The line stays in the terminal until it is read.
+        child.stdin.take().expect("it is piped").write_all(typed.as_bytes()).expect("it reads");
+        let status = wait_for_end(&mut child, &line);
+        output(status, out, err)
+    }
+
     /// Starts everloop in the project; it is killed when the handle is dropped.
     pub fn spawn(&self, args: &[&str]) -> Background {
         let mut child = self.command(args).spawn().expect("the binary was built for this test");
@@ -219,6 +235,11 @@ impl Env {
         let mut command = Command::new(env!("CARGO_BIN_EXE_everloop"));
         command.args(args);
         self.prepared(command)
+    }
+
+    /// Another program in the same world, not started yet.
+    pub fn program(&self, name: &str) -> Command {
+        self.prepared(Command::new(name))
     }
 
     fn prepared(&self, mut command: Command) -> Command {

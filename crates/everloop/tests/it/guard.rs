@@ -1,5 +1,9 @@
 //! `everloop guard`: status, hold, release.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use crate::env::Env;
 
 #[test]
@@ -46,4 +50,89 @@ fn a_held_loop_starts_nothing_and_goes_on_when_it_is_released() {
     run.wait().ok();
     assert!(env.project().join("done").exists());
     env.run(&["replay"]).ok();
+}
+
+/// A script that starts a CLI as fast as it can: the guard counts every one, and holds the cap.
+#[test]
+fn a_wild_script_starts_no_more_clis_than_the_cap() {
+    let env = Env::new();
+    let calls = env.project().join("../calls");
+    std::fs::create_dir(&calls).expect("the folder is new");
+    let calls = calls.canonicalize().expect("it was made").display().to_string();
+    env.script("../bin/claude", &format!("echo x >> {calls}/all"));
+    let path = format!("{}:{}", env.project().join("../bin").display(), std::env::var("PATH").unwrap_or_default());
+    let env = env.var("PATH", &path);
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do claude -p hello || exit 0; done";
+    let agent = env.script("../wild", script);
+    env.write("everloop.toml", "[defaults.guard]\nper_hour = 5\n");
+    let run = ["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1"];
+    env.run(&[&run[..], &["--writable", &calls]].concat());
+    let made = std::fs::read_to_string(format!("{calls}/all")).unwrap_or_default().lines().count();
+    assert_eq!(made, 4, "five starts in an hour: the turn and four CLIs");
+    let log = env.run(&["logs", "-n", "100"]).ok().stdout;
+    assert_eq!(log.matches("claude was started by turn").count(), 4, "{log}");
+    env.run(&["replay"]).ok();
+}
+
+/// Every file of the state folder with its content.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for path in std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let kind = std::fs::symlink_metadata(&path).map(|meta| (meta.is_dir(), meta.is_file()));
+        match kind.unwrap_or_default() {
+            (true, _) => found.append(&mut contents(&path)),
+            (_, true) => found.extend(std::fs::read(&path).map(|content| (path, content))),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn a_sleeping_loop_starts_nothing_and_writes_nothing() {
+    let env = Env::new().fast(100);
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "20h"];
+    let _run = env.spawn(&run);
+    env.wait_for_words(&["why"], &["[guard.gap]"]);
+    let changes = |period: Duration| {
+        let before = contents(&env.state());
+        env.let_pass(period);
+        let after = contents(&env.state());
+        let changed = after.into_iter().filter(|(path, content)| before.get(path) != Some(content));
+        changed.map(|(path, _)| path).collect::<Vec<_>>()
+    };
+    // It follows the ledger in passes; while one is under way there is a note of it.
+    let followed = || {
+        let files = contents(&env.state().join("mirror"));
+        let is_noted = files.keys().any(|path| path.ends_with("pending.json"));
+        let last = files.iter().filter(|(path, _)| path.components().any(|part| part.as_os_str() == "log"));
+        !is_noted && last.into_iter().any(|(_, text)| String::from_utf8_lossy(text).contains("guard.gap"))
+    };
+    env.wait_for("the mirror has followed", || followed() && changes(Duration::from_secs(100)).is_empty());
+    assert_eq!(changes(Duration::from_secs(400)), Vec::<PathBuf>::new());
+    assert_eq!(env.the_loop()["started"], 1);
+}
+
+/// Two projects whose programs have the same name: one that crashes does not hold the other, and the
+/// same program in a third one is held.
+#[test]
+fn a_crashing_program_does_not_cool_down_its_namesake_in_another_project() {
+    let env = Env::new();
+    env.script("../a/agent.sh", "exit 1");
+    env.script("../b/agent.sh", "touch done");
+    env.write("../c/README", "a link to the first one's program");
+    std::os::unix::fs::symlink("../a/agent.sh", env.project().join("../c/agent.sh")).expect("a link can be made");
+    let run = |folder: &str, goal: &str| {
+        let place = ["-C", folder, "run", goal];
+        env.spawn(&[&place[..], &["--check", "test -f done", "--agent-cmd", "./agent.sh", "--min-gap", "0"]].concat())
+    };
+    // Deaths of several loops count for what they have in common.
+    let _crashing = ["one", "two", "three"].map(|goal| run("../a", goal));
+    env.wait_for_words(&["guard", "status"], &["account:default/agent.sh-", "cools down until"]);
+    let _held = run("../c", "held");
+    env.wait_for_words(&["-C", "../c", "why", "held"], &["account:default/agent.sh-", "[guard.cooldown]"]);
+    run("../b", "free").wait().ok();
+    assert!(env.project().join("../b/done").exists());
+    let log = env.run(&["-C", "../b", "logs", "free", "--json"]).ok().stdout;
+    assert!(!log.contains("guard.cooldown") && !log.contains("guard.freeze"), "{log}");
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::env::Env;
 
 /// Writes a handoff from standard input; the exit code.
-fn write(env: &Env, args: &[&str], text: &str) -> i32 {
+pub fn write(env: &Env, args: &[&str], text: &str) -> i32 {
     let mut command = env.command(&[&["handoff", "write"], args].concat());
     let mut child = command.stdin(Stdio::piped()).spawn().expect("the binary was built for this test");
     let mut stdin = child.stdin.take().expect("it was piped");

@@ -50,6 +50,20 @@ impl World {
         self.raw(event, &payload.to_string())
     }
 
+    /// Why a moment was refused.
+    #[track_caller]
+    fn refused(&self, event: &str, more: &Value) -> String {
+        let out = self.hook(event, more).ok();
+        let said: Value = serde_json::from_str(&out.stdout).expect("a refusal is JSON");
+        let tool = &said["hookSpecificOutput"];
+        assert!(
+            ["block", "deny"].iter().any(|no| said["decision"] == *no || tool["permissionDecision"] == *no),
+            "{said}"
+        );
+        let why = said["reason"].as_str().or(tool["permissionDecisionReason"].as_str());
+        why.expect("a refusal has a reason").to_owned()
+    }
+
     #[track_caller]
     fn raw(&self, event: &str, stdin: &str) -> Output {
         let mut child = self.env.command(&["hook", event]).stdin(Stdio::piped()).spawn().expect("it was built");
@@ -84,14 +98,10 @@ fn stop(again: bool) -> Value {
 #[test]
 fn a_session_is_held_until_the_check_passes_and_the_same_tree_is_checked_once() {
     let world = World::new(COUNTED);
-    let held = world.hook("Stop", &stop(false)).exits(2);
-    assert!(
-        held.stderr.contains("> made.txt is not there") && held.stderr.contains("Goal: make it"),
-        "{}",
-        held.stderr
-    );
-    assert_eq!((held.stdout.as_str(), world.runs()), ("", 1));
-    world.hook("Stop", &stop(true)).exits(2);
+    let held = world.refused("Stop", &stop(false));
+    assert!(held.contains("> made.txt is not there") && held.contains("Goal: make it"), "{held}");
+    assert_eq!((world.did().len(), world.runs()), (0, 1), "whether it goes on is not known yet");
+    world.refused("Stop", &stop(true));
     assert_eq!(world.runs(), 1, "nothing was changed, so nothing was run");
     world.env.write("made.txt", "");
     world.hook("Stop", &stop(true)).ok();
@@ -105,14 +115,14 @@ fn a_session_is_held_until_the_check_passes_and_the_same_tree_is_checked_once() 
 fn at_the_cap_it_may_stop_and_a_person_is_told_until_he_speaks() {
     let world = World::new(&format!("{COUNTED}[hook]\nmax_holds = 2\n"));
     for again in [false, true] {
-        world.hook("Stop", &stop(again)).exits(2);
+        world.refused("Stop", &stop(again));
     }
     world.hook("Stop", &stop(true)).ok();
     let status = world.env.run(&["status", "--json"]).stdout;
     assert!(status.contains("session:s1:stopped") && status.contains("was held 2 times"), "{status}");
     world.hook("UserPromptSubmit", &json!({ "prompt": "never mind" })).ok();
     assert!(!world.env.run(&["status", "--json"]).stdout.contains("session:s1:stopped"));
-    world.hook("Stop", &stop(false)).exits(2);
+    world.refused("Stop", &stop(false));
 }
 
 #[test]
@@ -135,7 +145,7 @@ fn whatever_is_wrong_the_session_is_not_disturbed() {
     }
     // What was trusted stays in force, whatever the file contains now.
     world.env.write("everloop.toml", "[loop.main]\ngoal = 7\n");
-    world.hook("Stop", &stop(false)).exits(2);
+    world.refused("Stop", &stop(false));
     world.env.write(
         "everloop.toml",
         "[defaults]\nagent_cmd = \"true\"\nchecks = [\"false\"]\n[loop.a]\ngoal = \"x\"\n[loop.b]\ngoal = \"y\"\n",
@@ -187,16 +197,16 @@ fn what_judges_the_work_is_not_to_be_changed() {
     for path in ["check.sh", "tests/old.rs", "everloop.toml"] {
         let absolute = world.env.project().join(path).display().to_string();
         for path in [path, absolute.as_str()] {
-            let out = world.hook("PreToolUse", &write(path)).exits(2);
-            assert!(out.stderr.contains("is protected"), "{}", out.stderr);
+            let why = world.refused("PreToolUse", &write(path));
+            assert!(why.contains("is protected"), "{why}");
         }
     }
     for path in ["tests/new.rs", "src.rs", "/etc/hosts"] {
-        world.hook("PreToolUse", &write(path)).ok();
+        assert_eq!(world.hook("PreToolUse", &write(path)).ok().stdout, "", "{path}");
     }
     let patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: new.rs\n+x\n*** Update File: check.sh\n@@\n-exit 1\n+exit 0\n*** End Patch\nEOF";
-    let out = world.hook("PreToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": patch } })).exits(2);
-    assert!(out.stderr.contains("`check.sh` is protected"), "{}", out.stderr);
+    let why = world.refused("PreToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": patch } }));
+    assert!(why.contains("`check.sh` is protected"), "{why}");
     let read = json!({ "tool_name": "Read", "tool_input": { "file_path": "check.sh" } });
     world.hook("PreToolUse", &read).ok();
 }
@@ -212,16 +222,16 @@ fn a_guarded_file_is_not_gutted_and_comes_back() {
     world.hook("SessionStart", &json!({ "source": "startup" })).ok();
     let write =
         |text: &str| json!({ "tool_name": "Write", "tool_input": { "file_path": "MEMORY.md", "content": text } });
-    assert!(world.hook("PreToolUse", &write("short")).exits(2).stderr.contains("may lose at most 30 %"));
+    assert!(world.refused("PreToolUse", &write("short")).contains("may lose at most 30 %"));
     world.hook("PreToolUse", &write(&MEMORY.repeat(40))).ok();
     let edit = json!({ "tool_name": "Edit",
         "tool_input": { "file_path": "MEMORY.md", "old_string": MEMORY, "new_string": "", "replace_all": true } });
-    world.hook("PreToolUse", &edit).exits(2);
+    world.refused("PreToolUse", &edit);
     // Lost by other ways, it is restored within one hook.
     world.env.write("MEMORY.md", "");
     std::fs::remove_dir_all(world.env.project().join("notes")).expect("it was written");
-    let out = world.hook("PostToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": "rm" } })).exits(2);
-    assert!(out.stderr.contains("MEMORY.md") && out.stderr.contains("notes/deep/a.md"), "{}", out.stderr);
+    let why = world.refused("PostToolUse", &json!({ "tool_name": "Bash", "tool_input": { "command": "rm" } }));
+    assert!(why.contains("MEMORY.md") && why.contains("notes/deep/a.md"), "{why}");
     assert_eq!((world.env.read("MEMORY.md"), world.env.read("notes/deep/a.md")), (long.clone(), long.clone()));
     let restored = world.did().iter().filter(|d| d["did"] == "restored").count();
     assert_eq!(restored, 2);
@@ -243,8 +253,11 @@ fn a_session_starts_from_what_the_one_before_left() {
     let said = json!({ "type": "assistant", "message": { "content": [{ "type": "text", "text": "the parser is half done" }],
         "usage": { "input_tokens": 180_000 } } });
     std::fs::write(world.env.project().join("../tmp/transcript.jsonl"), said.to_string()).expect("it is ours");
-    world.hook("Stop", &stop(false)).exits(2);
+    world.refused("Stop", &stop(false));
     world.hook("SessionEnd", &json!({ "reason": "other" })).ok();
+    let did: Vec<Value> = world.did().iter().map(|did| did["did"].clone()).collect();
+    assert!(did.contains(&json!("not_held")) && !did.contains(&json!("held")), "it ended all the same: {did:?}");
+    assert!(world.env.run(&["status", "--json"]).stdout.contains("was held and ended all the same"));
     let shown = world.env.run(&["handoff", "show"]).ok().stdout;
     assert!(shown.contains("the parser is half done") && shown.contains("everloop.toml"), "{shown}");
     let brief = world.hook("SessionStart", &json!({ "session_id": "s2", "source": "startup" })).ok();
@@ -271,8 +284,8 @@ fn a_full_context_asks_for_a_handoff_once() {
     std::fs::write(&transcript, used(800)).expect("it is ours");
     world.hook("Stop", &stop(false)).ok();
     std::fs::write(&transcript, used(900)).expect("it is ours");
-    assert!(world.hook("Stop", &stop(false)).exits(2).stderr.contains("90 % full"));
-    world.hook("Stop", &stop(true)).ok();
+    assert!(world.refused("Stop", &stop(false)).contains("90 % full"));
+    assert_eq!(world.hook("Stop", &stop(true)).ok().stdout, "");
 }
 
 #[test]
@@ -285,6 +298,11 @@ fn a_prompt_is_logged_without_secrets_and_messages_are_delivered_once() {
     assert_eq!(world.hook("UserPromptSubmit", &json!({ "prompt": "again" })).ok().stdout, "");
     let prompts: Vec<String> = world.did().iter().map(|d| d["text"].as_str().unwrap_or_default().to_owned()).collect();
     assert_eq!(prompts, ["use [redacted:X_KEY] now", "again"]);
+    // Keys that nothing here knows go by their shape.
+    let key = format!("ghp_{}", "a1B2c3".repeat(6));
+    world.hook("UserPromptSubmit", &json!({ "prompt": format!("push with {key}") })).ok();
+    let kept = world.env.run(&["prompt", "list"]).ok().stdout;
+    assert!(kept.contains("push with [redacted:github token]") && !kept.contains(&key), "{kept}");
 }
 
 #[test]
@@ -323,7 +341,7 @@ fn a_sign_of_being_complete_is_told_once_and_wakes_the_loop() {
     let done = json!({ "stop_hook_active": false, "last_assistant_message": "so:\nALL DONE" });
     for _ in 0..2 {
         // The checks hold it, whatever it claims.
-        world.hook("Stop", &done).exits(2);
+        world.refused("Stop", &done);
     }
     let rules: Vec<Value> =
         world.did().iter().filter(|d| d["did"] == "looks_complete").map(|d| d["rule"].clone()).collect();
@@ -340,7 +358,7 @@ fn why_tells_what_was_decided_about_a_session() {
     assert!(unknown.stderr.contains("no loop"), "{}", unknown.stderr);
     world.hook("SessionStart", &json!({ "source": "startup" })).ok();
     assert!(world.env.run(&["why", "s1"]).ok().stdout.contains("has not called a hook that decides yet"));
-    world.hook("Stop", &stop(false)).exits(2);
+    world.refused("Stop", &stop(false));
     let why = world.env.run(&["why", "s1"]).ok().stdout;
     for words in
         ["Session s1 of claude works in", "for the loop `main`", "was held (1 in a row)", "held once in all", "0 of 1"]
@@ -384,13 +402,80 @@ fn geminis_own_echo_of_our_reason_is_no_word_of_a_person() {
     let mut holds = 0;
     for round in 0..6 {
         let out = world.hook("AfterAgent", &json!({ "timestamp": "x", "stop_hook_active": round > 0 }));
-        if out.code == 0 {
-            break;
-        }
+        let Ok(said) = serde_json::from_str::<Value>(&out.ok().stdout) else { break };
+        assert_eq!(said["decision"], "deny", "{said}");
         holds += 1;
-        let echo = json!({ "timestamp": "x", "prompt": out.stderr.trim() });
+        let echo = json!({ "timestamp": "x", "prompt": said["reason"].clone() });
         assert_eq!(world.hook("BeforeAgent", &echo).ok().stdout, "");
     }
     assert_eq!(holds, 2, "the cap holds");
     assert!(world.did().iter().all(|did| did["did"] != "prompted"));
+}
+
+#[test]
+fn sessions_are_starts_that_the_guard_shows() {
+    let world = World::new("checks = [\"true\"]\n");
+    assert!(world.env.run(&["guard", "status"]).stdout.contains("nothing has started yet"));
+    for number in 0..3 {
+        let session = json!({ "session_id": format!("s{number}"), "source": "startup" });
+        world.hook("SessionStart", &session).ok();
+    }
+    let shown = world.env.run(&["guard", "status", "--json"]).ok().json();
+    let scopes = shown["scopes"].as_array().expect("a list of scopes");
+    let of = |name: &str| scopes.iter().find(|scope| scope["scope"] == name).cloned().unwrap_or_default();
+    assert!(of("all").to_string().contains('3') && of("account:work") != Value::Null, "{shown}");
+    world.env.run(&["replay"]).ok();
+}
+
+/// A session that removes its hooks has them back within one hook; where no hook is called any more,
+/// the supervisor and `doctor` see it.
+#[test]
+fn hooks_that_are_removed_are_put_back_or_reported() {
+    let env = Env::new();
+    env.run(&["init", "--yes", "--agent", "claude"]).ok();
+    let world = World::in_env(env, "checks = [\"true\"]\n");
+    let settings = world.env.read(".claude/settings.json");
+    assert!(settings.contains("everloop hook Stop"));
+    let write =
+        json!({ "tool_name": "Write", "tool_input": { "file_path": ".claude/settings.json", "content": "{}" } });
+    assert!(world.refused("PreToolUse", &write).contains("names the hooks of this session"));
+    world.env.write(".claude/settings.json", "{}");
+    let used = json!({ "tool_name": "Bash", "tool_input": { "command": "x" } });
+    assert!(world.refused("PostToolUse", &used).contains(".claude/settings.json"));
+    assert!(world.env.read(".claude/settings.json").contains("everloop hook Stop"), "they are back");
+    assert!(world.did().iter().any(|did| did["did"] == "restored"));
+
+    world.env.write(".claude/settings.json", "{}");
+    let doctor = world.env.run(&["doctor"]);
+    assert!(doctor.stdout.contains("lost everloop's hooks"), "{}", doctor.stdout);
+    // A question to a person makes the supervisor look at once.
+    let look = || world.env.run(&["message", "send", "person", "look"]);
+    world.env.wait_for("the supervisor saw it", || {
+        look();
+        world.env.run(&["ticket", "list"]).stdout.contains("lost everloop's hooks")
+    });
+    world.env.write(".claude/settings.json", &settings);
+    world.env.wait_for("and that they are back", || {
+        look();
+        !world.env.run(&["ticket", "list"]).stdout.contains("lost everloop's hooks")
+    });
+}
+
+/// `init` and the plugin together: the project's own hook answers, the plugin's is silent.
+#[test]
+fn a_moment_that_two_hooks_report_is_answered_once() {
+    let env = Env::new();
+    env.run(&["init", "--yes", "--agent", "claude"]).ok();
+    let world = World::in_env(env, "checks = [\"false\"]\n");
+    let plugin = |event: &str| {
+        let payload = json!({ "session_id": "s1", "cwd": world.env.project(), "hook_event_name": event });
+        let mut command = world.env.command(&["hook", event, "--plugin"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
+        child.stdin.take().expect("piped").write_all(payload.to_string().as_bytes()).expect("it reads");
+        String::from_utf8_lossy(&child.wait_with_output().expect("our child").stdout).into_owned()
+    };
+    assert_eq!((plugin("SessionStart").as_str(), plugin("Stop").as_str()), ("", ""));
+    assert_eq!(world.did(), Vec::<Value>::new());
+    world.env.write(".claude/settings.json", "{}");
+    assert!(plugin("Stop").contains("\"decision\":\"block\""), "alone, the plugin holds");
 }

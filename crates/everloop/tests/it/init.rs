@@ -25,3 +25,20 @@ fn printing_writes_nothing() {
     assert!(text.contains("[loop.main]"), "{text}");
     assert!(!env.project().join("everloop.toml").exists());
 }
+
+#[test]
+fn the_first_run_after_init_lands_beside_a_changed_instruction_file() {
+    let env = Env::new().git();
+    env.write("CLAUDE.md", "be brief\n");
+    env.write("Makefile", "test:\n\ttest -f done\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "instructions"]);
+    let said = env.run(&["init", "--agent", "claude", "--yes"]).ok().stdout;
+    assert!(said.contains("next: git add everloop.toml ") && said.contains("CLAUDE.md"), "{said}");
+    assert!(env.git_run(&["status", "--porcelain"]).contains("M CLAUDE.md"));
+    let said = env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done"]).ok();
+    assert!(said.stderr.contains("uncommitted changes in CLAUDE.md"), "{}", said.stderr);
+    assert!(said.stderr.contains("landed as"), "{}", said.stderr);
+    assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "CLAUDE.md\nMakefile\nREADME\ndone\n");
+    assert!(env.git_run(&["status", "--porcelain"]).contains("M CLAUDE.md"), "the change is still there");
+}

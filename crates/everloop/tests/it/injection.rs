@@ -57,14 +57,19 @@ impl World {
         self.env.run(&["replay"]).ok();
     }
 
-    fn hook(&self, event: &str, fields: &Value) -> i32 {
+    /// Whether a moment of a session was refused.
+    fn refuses(&self, event: &str, fields: &Value) -> bool {
         let mut payload = json!({ "session_id": "s1", "cwd": self.env.project(), "hook_event_name": event });
         for (name, value) in fields.as_object().expect("fields") {
             payload[name] = value.clone();
         }
-        let mut child = self.env.command(&["hook", event]).stdin(Stdio::piped()).spawn().expect("it was built");
+        let mut command = self.env.command(&["hook", event]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
         child.stdin.take().expect("piped").write_all(payload.to_string().as_bytes()).ok();
-        child.wait().expect("our child").code().unwrap_or(-1)
+        let out = child.wait_with_output().expect("our child");
+        assert!(out.status.success(), "{event} {fields}");
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        said.contains("\"decision\":\"block\"") || said.contains("\"permissionDecision\":\"deny\"")
     }
 }
 
@@ -152,17 +157,17 @@ fn tools_over_mcp() {
 fn payloads_of_hooks() {
     let world = World::new();
     let stop = json!({ "stop_hook_active": false, "last_assistant_message": ORDERS, "checks": [], "holds": 0, "verdict": "pass" });
-    assert_eq!(world.hook("Stop", &stop), 2, "it is held, whatever it claims");
+    assert!(world.refuses("Stop", &stop), "it is held, whatever it claims");
     for session in ["../../x", "task:x", "", "*", "question:x"] {
         let fields =
             json!({ "session_id": session, "prompt": ORDERS, "loop": world.id, "max_turns": 9999, "source": ORDERS });
         for event in ["SessionStart", "UserPromptSubmit", "PostToolUse", "Notification", "StopFailure", "SessionEnd"] {
-            assert_eq!(world.hook(event, &fields), 0, "{event} {session}");
+            assert!(!world.refuses(event, &fields), "{event} {session}");
         }
     }
     let write = json!({ "tool_name": "Write", "tool_input": { "file_path": "everloop.toml", "content": ORDERS } });
-    assert_eq!(world.hook("PreToolUse", &write), 2);
-    assert_eq!(world.hook("Stop", &stop), 2);
+    assert!(world.refuses("PreToolUse", &write));
+    assert!(world.refuses("Stop", &stop));
     world.is_unchanged();
 }
 
@@ -194,7 +199,7 @@ fn commands_that_an_agent_types_in_its_turn() {
     agent.run(&["message", "comment", &victim, ORDERS]).ok();
     let board = json!([{ "id": victim, "title": "mine now", "status": "done" }, { "id": "mine", "title": ORDERS, "status": "pending" }]);
     agent.write("b.json", &board.to_string());
-    assert_eq!(agent.run(&["board", "import", "b.json", "--json"]).ok().json()["imported"], json!(["mine"]));
+    assert_eq!(agent.run(&["task", "board", "import", "b.json", "--json"]).ok().json()["imported"], json!(["mine"]));
     let mine = agent.run(&["task", "show", "mine", "--json"]).ok().json()["task"].clone();
     assert_eq!(mine["trust"], "agent", "{mine}");
     // The agent may take back what it added itself.

@@ -113,7 +113,85 @@ fn the_means_and_their_gaps_are_shown() {
     ]);
     assert!(off.stderr.contains("isolation: none: commands run as you"), "{}", off.stderr);
     let doctor = env.run(&["doctor"]);
-    assert!(doctor.stdout.contains("turns and checks are isolated by Landlock"), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("notifiers, mailboxes and trackers are isolated by Landlock"), "{}", doctor.stdout);
+}
+
+#[test]
+fn status_and_why_name_a_loop_that_runs_without() {
+    let env = Env::new();
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", "true", "--min-gap", "1h"];
+    let _open = env.spawn(&[&run[..], &["--isolation", "none"]].concat());
+    env.wait_for_words(&["status"], &["isolation none: commands run as you"]);
+    let why = env.run(&["why"]).ok().stdout;
+    assert!(why.contains("Isolation: none: commands run as you") && why.contains("not covered: your files"), "{why}");
+    env.run(&["stop", "--now"]).ok();
+    env.wait_for("it is over", || !env.run(&["status"]).ok().stdout.contains("isolation none"));
+    let env = Env::new();
+    let _isolated = env.spawn(&run);
+    env.wait_for_words(&["why"], &["Isolation: Landlock"]);
+    assert!(!env.run(&["status"]).ok().stdout.contains("isolation"), "only loops without are listed");
+}
+
+/// The home of a world with a file in a hidden folder.
+fn with_key() -> Env {
+    let env = Env::new();
+    env.write("../home/.ssh/id_canary", "c4nary\n");
+    env
+}
+
+#[test]
+fn setup_commands_are_isolated() {
+    let env = with_key();
+    let setup = "if grep -q c4nary $HOME/.ssh/id_canary; then echo read it; exit 1; fi";
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0", "-n", "1"];
+    let under = |mode: &str| env.run(&[&run[..], &["--setup", setup, "--new", "--isolation", mode]].concat());
+    assert_ne!(under("none").code, 0, "without isolation it reads the key");
+    under("auto").ok();
+}
+
+#[test]
+fn a_file_that_appears_beside_a_hidden_place_stays_closed() {
+    let env = with_key();
+    let agent =
+        "cat $HOME/kept && touch ready; until test -e $HOME/late; do sleep 0.05; done; cat $HOME/late || touch done";
+    env.write("../home/kept", "before\n");
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0", "-n", "1"];
+    let run = env.spawn(&[&run[..], &["--in-place", "--isolation", "landlock"]].concat());
+    env.wait_for("the turn has begun", || env.project().join("ready").exists());
+    env.write("../home/late", "after\n");
+    run.wait().ok();
+}
+
+/// A program with the set-user-ID bit, such as `sudo`, works with the rights of its caller.
+#[test]
+fn no_command_gains_rights_by_a_program_that_it_starts() {
+    let env = Env::new();
+    let look = "grep -q 'NoNewPrivs:[[:space:]]1' /proc/self/status";
+    for mode in ["landlock", "bubblewrap"] {
+        let agent = format!("{look} && touch done");
+        let run = ["run", mode, "--check", &format!("test -f done && {look}"), "--agent-cmd", &agent];
+        env.run(&[&run[..], &["--min-gap", "0", "-n", "1", "--isolation", mode]].concat()).ok();
+        std::fs::remove_file(env.project().join("done")).expect("it was made in place");
+    }
+}
+
+#[test]
+fn a_container_is_the_persons_own_command_line() {
+    let env = Env::new();
+    let used = env.project().join("../tmp/used").display().to_string();
+    let boxed = env.script("../box", &format!("echo \"$1 $2\" >> {used}; cd \"$1\" && shift 2 && exec \"$@\""));
+    let keys = format!(
+        "[isolation]\nmode = \"container\"\ncontainer = [\"{boxed}\", \"{{dir}}\", \"{{tmp}}\", \"{{command}}\"]\n"
+    );
+    env.write("everloop.toml", &keys);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "touch done", "--min-gap", "0"]).ok();
+    let used = env.read("../tmp/used");
+    assert!(used.lines().count() >= 3, "a turn and its checks: {used}");
+    assert!(used.lines().all(|line| line.contains("/everloop-")), "each has a folder for temporary files: {used}");
+    let a_loop = "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n";
+    env.write("everloop.toml", &format!("[isolation]\nmode = \"container\"\n{a_loop}"));
+    let missing = env.run(&["config", "check"]).exits(7).stderr;
+    assert!(missing.contains("has no `container` command line"), "{missing}");
 }
 
 #[test]

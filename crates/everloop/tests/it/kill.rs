@@ -116,6 +116,58 @@ fn a_turn_outlives_its_supervisor_and_is_adopted() {
     assert_eq!((state["started"].as_u64(), state["tally"]["lost"].as_u64()), (Some(1), Some(0)), "{state}");
 }
 
+/// As after a reboot: neither the supervisor nor anything of the turn is left.
+#[test]
+fn a_turn_that_ended_with_the_machine_is_tried_again_and_what_it_left_is_kept() {
+    let env = Env::new().git();
+    env.write("../gate/empty", "");
+    let gate = gate(&env).display().to_string();
+    let agent = format!("if test -e {gate}/begun; then touch done; else touch half {gate}/begun; exec sleep 1000; fi");
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0", "--writable", &gate];
+    let first = env.spawn(&run);
+    env.wait_for("the agent has begun", || env.project().join("../gate/begun").exists());
+    first.signal(Signal::SIGKILL);
+    env.wait_for("nothing is left", || {
+        let left = processes_of(&env.state());
+        for pid in &left {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), Signal::SIGKILL).ok();
+        }
+        left.is_empty()
+    });
+    first.wait();
+    env.run(&run).ok();
+    let state = env.the_loop();
+    assert_eq!((state["tally"]["lost"].as_u64(), state["turns"].as_u64()), (Some(1), Some(1)), "{state}");
+    let refs = env.git_run(&["for-each-ref", "--format=%(refname)", "refs/everloop"]);
+    let kept = |name: &str| env.git_run(&["ls-tree", "--name-only", name]).lines().any(|file| file == "half");
+    assert!(refs.lines().any(kept), "{refs}");
+}
+
+/// The check waits in its first run after the turn; the run after the supervisor's end decides.
+#[test]
+fn checks_that_were_interrupted_are_run_again() {
+    for way in ["kill", "down"] {
+        let env = Env::new().git();
+        env.write("../gate/log", "");
+        let gate = gate(&env).display().to_string();
+        let check = format!("test -f done || exit 1; echo x >> {gate}/log; test -e {gate}/go || exec sleep 1000");
+        let run = ["run", "x", "--check", &check, "--agent-cmd", "touch done", "--min-gap", "0", "--writable", &gate];
+        let first = env.spawn(&run);
+        env.wait_for("the check runs", || !env.read("../gate/log").is_empty());
+        match way {
+            "kill" => first.signal(Signal::SIGKILL),
+            _ => drop(env.run(&["down"]).ok()),
+        }
+        first.wait();
+        assert_eq!(env.the_loop()["tries"].as_array().map(Vec::len), Some(0), "{way}: nothing was judged");
+        env.write("../gate/go", "");
+        env.run(&run).ok();
+        let state = env.the_loop();
+        assert!(env.read("../gate/log").lines().count() >= 2, "{way}: it was run again");
+        assert_eq!((state["started"].as_u64(), state["turns"].as_u64()), (Some(1), Some(1)), "{way}: {state}");
+    }
+}
+
 #[test]
 fn a_second_supervisor_says_so_and_exits() {
     let env = Env::new();
@@ -235,4 +287,29 @@ fn detached_it_goes_on_without_us() {
     assert_eq!(told["detached"], true);
     env.wait_for("it is reached", || env.run(&["status", "--json"]).json()["loops"][0]["phase"] == "reached");
     env.run(&["down"]).ok();
+}
+
+#[test]
+fn on_a_full_disk_an_interrupt_still_ends_the_run() {
+    let env = Env::new();
+    std::fs::create_dir_all(env.state()).expect("a folder");
+    let agent = "touch begun; until test -f go; do sleep 0.05; done; touch half";
+    let words = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0", "--isolation", "none"];
+    // The state folder is on a disk of its own, which is filled while the agent works.
+    let script = "mount -t tmpfs -o size=8m none \"$EVERLOOP_STATE_DIR\" || exit 99
+        \"$@\" 2> errors & run=$!
+        until test -f begun; do sleep 0.05; done
+        dd if=/dev/zero of=\"$EVERLOOP_STATE_DIR/fill\" bs=4k 2> fill
+        touch go
+        until grep -q 'the disk is full' errors; do kill -0 $run || exit 98; sleep 0.05; done
+        kill -INT $run; wait $run";
+    let inner = env.command(&words);
+    let mut outer = std::process::Command::new("unshare");
+    outer.args(["-rm", "sh", "-c", script, "sh"]).arg(inner.get_program()).args(inner.get_args());
+    outer.current_dir(env.project()).env_clear();
+    outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = outer.output().expect("`unshare` of util-linux is there");
+    let errors = env.read("errors");
+    assert_eq!(ended.status.code(), Some(130), "{errors}\n{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(errors.contains("the disk of the state folder is full") && errors.contains("hint: make room"), "{errors}");
 }

@@ -64,3 +64,34 @@ fn the_last_words_of_an_agent_that_failed_are_shown() {
         assert!(printed.contains("\n    | no model of that name\n"), "{printed}");
     }
 }
+
+/// A turn's stream is JSON; what is printed is what was said and done, without escapes.
+#[test]
+fn a_turn_is_shown_as_what_was_said_and_done() {
+    let env = Env::new();
+    let stream = [
+        r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#,
+        r#"{"type":"assistant","message":{"id":"m1","model":"claude-x","content":[{"type":"text","text":"I look \\u001b[31mfirst."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls -a"}}]}}"#,
+        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"no such \\u001b]0;x\\u0007folder","is_error":true}]}}"#,
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#,
+    ];
+    env.write("stream.jsonl", &format!("{}\n", stream.join("\n").replace("\\\\", "\\")));
+    let agent = env.script("agent", "cat stream.jsonl; touch done");
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0", "--in-place"]).ok();
+    let turn = format!("{}-1.1", env.the_loop()["id"].as_str().unwrap());
+    let shown = env.run(&["logs", "--turn", &turn]).ok().stdout;
+    assert_eq!(
+        shown,
+        "session s1, claude-x\n\nI look first.\n\n● Bash  ls -a\n  ✗ no such folder\n\n= done: All done.\n"
+    );
+    assert_eq!(env.run(&["logs", "-f", "--turn", &turn]).ok().stdout, shown);
+    let full = env.run(&["show", &turn]).ok().stdout;
+    assert!(full.contains("● Bash  ls -a") && !full.contains("tool_use"), "{full}");
+    for raw in [env.run(&["logs", "--turn", &turn, "--raw"]).ok(), env.run(&["show", &turn, "--raw"]).ok()] {
+        assert!(raw.stdout.contains(r#""name":"Bash""#), "{}", raw.stdout);
+    }
+    let data = env.run(&["logs", "--turn", &turn, "--json"]).ok().json();
+    assert_eq!(data["steps"][2]["step"], "tool", "{data}");
+    assert_eq!(data["steps"][2]["state"], "failed", "{data}");
+    env.run(&["logs", "--raw"]).exits(2);
+}

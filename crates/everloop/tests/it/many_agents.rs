@@ -111,7 +111,7 @@ fn by_files(env: &Env, book: &Book, me: usize, cycles: usize) {
             &json!({ "intent": "add", "title": title, "by": by }).to_string(),
         );
         book.add(title);
-        typed(env, None, &["board", "write"]).ok();
+        typed(env, None, &["task", "board", "write"]).ok();
         book.count();
     }
 }
@@ -160,7 +160,7 @@ fn eight_agents_and_two_people_lose_and_double_nothing() {
     env.run(&["down"]).ok();
     up.wait();
     one_keepalive(&env);
-    env.run(&["board", "write"]).ok();
+    env.run(&["task", "board", "write"]).ok();
     let tasks = board(&env.read("tasks/board.json"));
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     for task in &tasks {
@@ -196,7 +196,7 @@ fn one_keepalive(env: &Env) {
 /// Each branch goes on with half of the board and adds tasks of its own.
 fn two_branches_become_one(env: &Env, before: usize) {
     let exe = env!("CARGO_BIN_EXE_everloop");
-    env.git_run(&["config", "merge.everloop.driver", &format!("'{exe}' board merge %O %A %B")]);
+    env.git_run(&["config", "merge.everloop.driver", &format!("'{exe}' task board merge %O %A %B")]);
     env.write(".gitattributes", "tasks/board.json merge=everloop\n");
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "board"]);
@@ -204,10 +204,10 @@ fn two_branches_become_one(env: &Env, before: usize) {
         env.git_run(&["checkout", "-q", "-b", branch, "main"]);
         let state = env.project().join("..").join(branch).display().to_string();
         let on = |args: &[&str]| env.run(&[&["--state-dir", state.as_str()], args].concat()).ok();
-        on(&["board", "import", "tasks/board.json"]);
+        on(&["task", "board", "import", "tasks/board.json"]);
         (0..5).for_each(|n| drop(on(&["task", "add", &format!("{branch} {n}")])));
         on(&["task", "next"]);
-        on(&["board", "write"]);
+        on(&["task", "board", "write"]);
         env.git_run(&["commit", "-q", "-am", branch]);
     }
     env.git_run(&["merge", "-q", "--no-edit", "left"]);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use everloop_testkit::postgres::server;
+use everloop_testkit::postgres::{PostgresServer, ServerSetup, server};
 use everloop_testkit::wait::{DEADLINE, try_wait_for};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -52,7 +52,11 @@ impl Fleet {
 
     /// The same; each trusts only itself.
     pub fn strangers(nodes: usize) -> Self {
-        let url = &server().database();
+        Self::at(&server().database(), nodes)
+    }
+
+    /// The same, with its hub in this database.
+    fn at(url: &str, nodes: usize) -> Self {
         let operator = Env::new().git().var("EVERLOOP_HUB_URL", url);
         operator.run(&["mesh", "hub", "init"]).ok();
         operator.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
@@ -196,7 +200,8 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     // The others are busy with one each, until the first one has shown what it does with the rest.
     let flag = fleet.operator.project().join("../flag");
     let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(6));
-    let record = |fleet: &Fleet| fleet.nodes[1].env.run(&["quarantine", "list", "--json"]).json()["mesh"].clone();
+    let record =
+        |fleet: &Fleet| fleet.nodes[1].env.run(&["guard", "quarantine", "list", "--json"]).json()["mesh"].clone();
     let failed = |fleet: &Fleet| record(fleet)["seen"]["node:n1"]["failed"].as_u64().unwrap_or(0);
     fleet.operator.wait_for("its failure is in the record", || failed(&fleet) >= 1);
     std::fs::write(&flag, "").expect("the folder is the test's");
@@ -209,12 +214,12 @@ fn a_machine_that_can_begin_nothing_leaves_the_work_to_others_and_all_know_why()
     let seen = record(&fleet)["seen"].clone();
     let good = |node: &str| seen[node]["outcomes"].as_u64().unwrap_or(0) - seen[node]["failed"].as_u64().unwrap_or(0);
     assert_eq!(good("node:n2") + good("node:n3"), 6, "what went well is there, too: {seen:#}");
-    let rule = ["quarantine", "add", "node:n1", "--mesh", "--why", "its git is broken"];
+    let rule = ["guard", "quarantine", "add", "node:n1", "--mesh", "--why", "its git is broken"];
     fleet.operator.run(&rule).ok();
     assert_eq!(record(&fleet)["rules"][0]["why"], "its git is broken");
     let shown = fleet.operator.run(&["mesh", "show", &id]).ok().stdout;
     assert!(shown.contains("node:n1 is not used"), "{shown}");
-    fleet.operator.run(&["quarantine", "lift", "node:n1", "--mesh", "--why", "it is mended"]).ok();
+    fleet.operator.run(&["guard", "quarantine", "lift", "node:n1", "--mesh", "--why", "it is mended"]).ok();
 }
 
 #[test]
@@ -294,4 +299,90 @@ fn long_the_supervisor_sets_right_what_no_loop_looks_after_and_says_who_is_silen
     let gone = list["nodes"].as_array().expect("a list").iter().find(|node| node["node"] == "n2").cloned();
     let gone = gone.expect("it is still listed");
     assert_eq!((&gone["state"], &gone["next_beat"]), (&"stopped".into(), &Value::Null), "{gone}");
+}
+
+#[test]
+fn why_explains_a_loop_of_the_mesh_and_a_node_shows_its_copy_while_the_hub_is_away() {
+    let server = PostgresServer::start(ServerSetup::default());
+    let mut fleet = Fleet::at(&server.database(), 1);
+    fleet.nodes[0].env.run(&["mesh", "trust", "desk"]).ok();
+    fleet.nodes[0].start();
+    let flag = fleet.operator.project().join("../flag");
+    let id = fleet.run(&format!("while [ ! -e {} ]; do sleep 0.1; done\n{WORKER}", flag.display()), &files(1));
+    let node = &fleet.nodes[0].env;
+    node.wait_for_agent();
+    let task = format!("{id}-1");
+    let why = node.run(&["why", &id]).ok().stdout;
+    for words in ["[mesh.works]", "Leader    n1 under term 1", &format!("{task} is held by n1 under fence 1")] {
+        assert!(why.contains(words), "no `{words}` in: {why}");
+    }
+    let told = node.run(&["why", &id, "--json"]).ok().json();
+    assert_eq!((&told["reason"]["rule"], &told["copy"]), (&"mesh.works".into(), &Value::Null), "{told:#}");
+    // The desk was never told to trust the node, which wrote the loop last.
+    let why = fleet.operator.run(&["why", &id]).ok().stdout;
+    assert!(why.contains("Refused   this node runs and believes nothing of it"), "{why}");
+    assert!(node.run(&["why", "nothing"]).exits(2).stderr.contains("there is no loop `nothing`"));
+    let held = node.state().join("mirror/hub/queue/claimed").join(format!("{task}.json"));
+    node.wait_for("the copy has the claim", || held.exists());
+    drop(server);
+    let contact = node.state().join("mesh/contact.json");
+    let away = || std::fs::read_to_string(&contact).is_ok_and(|text| !text.contains("\"away_since\":null"));
+    node.wait_for("the node found the hub away", away);
+    for args in [&["mesh", "show", &id][..], &["mesh", "list"], &["mesh", "nodes"]] {
+        let shown = node.run(args).exits(6).stdout;
+        assert!(
+            shown.contains("The hub is away (") && shown.contains("This is this node's copy of it, as of "),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("goes on with one task") && shown.contains(&format!("task {task} of loop {id}")),
+            "{shown}"
+        );
+        let told = node.run(&[args, &["--json"]].concat()).exits(6).json();
+        assert_eq!(told["copy"]["held"][0]["task"], task, "{told:#}");
+        assert!(told["copy"]["age_s"].is_u64(), "{told:#}");
+    }
+    let why = node.run(&["why", &id]).ok().stdout;
+    assert!(why.contains("The hub is away (") && why.contains("[mesh.works]"), "{why}");
+    assert!(node.run(&["mesh", "stop", &id]).exits(6).stderr.contains("the hub cannot be reached"));
+    std::fs::write(&flag, "").expect("the folder is the test's");
+    let done = || node.run(&["mesh", "list"]).stdout.contains("done and pushed, to be reported when the hub is back");
+    node.wait_for("the work is done without the hub", done);
+}
+
+#[test]
+fn finished_tasks_are_grouped_under_their_loop_and_gone_after_a_day() {
+    let mut fleet = Fleet::new(1);
+    fleet.nodes[0].start();
+    let id = fleet.run(WORKER, &files(2));
+    fleet.proved(&id, 2);
+    let status = |env: &Env| env.run(&["status", "--json"]).ok().json();
+    let node = &fleet.nodes[0].env;
+    node.wait_for("both are over here", || status(node)["mesh"][0]["reached"] == 2);
+    let seen = status(node);
+    assert_eq!(seen["loops"], serde_json::json!([]), "{seen:#}");
+    assert_eq!((&seen["mesh"][0]["loop"], &seen["mesh"][0]["open"]), (&id.as_str().into(), &0.into()), "{seen:#}");
+    let text = node.run(&["status"]).ok().stdout;
+    assert!(text.contains(&format!("mesh {id}: 0 tasks in work here, 2 over (2 reached)")), "{text}");
+    assert_eq!(node.run(&["status", &id, "--json"]).ok().json()["mesh"][0]["reached"], 2);
+    let local = format!("m-{id}-1-1");
+    assert_eq!(node.run(&["status", &local, "--json"]).ok().json()["loops"][0]["phase"], "reached", "by its own id");
+    let repo = node.state().join("mesh").join(&id).join("repo");
+    let refs = || fleet.operator.git_run(&["-C", repo.to_str().expect("a plain path"), "for-each-ref"]);
+    assert!(refs().contains(&local), "{}", refs());
+    fleet.nodes[0].env.run(&["down"]).ok();
+    drop(fleet.nodes[0].up.take());
+    // By a clock that is ten times as fast, days have passed since.
+    let env = std::mem::replace(&mut fleet.nodes[0].env, Env::new());
+    fleet.nodes[0].env = env.fast(10);
+    fleet.nodes[0].start();
+    let node = &fleet.nodes[0].env;
+    node.wait_for("it is pruned", || status(node)["mesh"] == serde_json::json!([]));
+    let left = |dir: &str| {
+        let entries = std::fs::read_dir(node.state().join(dir)).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("m-")).count()
+    };
+    node.wait_for("its folders and refs are gone", || left("work") + left("turns") == 0 && !refs().contains(&local));
+    node.run(&["replay"]).ok();
+    assert!(node.run(&["logs", "--json"]).ok().stdout.contains("forgotten"));
 }

@@ -22,7 +22,7 @@ fn a_hub_is_made_checked_and_made_again() {
     let made = env.run(&["mesh", "hub", "init", "--json"]).ok().json();
     assert_eq!(env.run(&["mesh", "hub", "init", "--json"]).ok().json(), made, "twice is once");
     let after = env.run(&["mesh", "hub", "check", "--json"]).ok().json();
-    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &5.into()));
+    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &7.into()));
     assert_eq!(
         (&after["pooled"], &after["encrypted"], &after["lacking"]),
         (&false.into(), &false.into(), &serde_json::json!([]))
@@ -30,7 +30,7 @@ fn a_hub_is_made_checked_and_made_again() {
     assert!(after["server_version"].as_str().is_some_and(|v| !v.is_empty()), "{after}");
     assert!(after["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms < 5000.0), "{after}");
     assert!(after["clock_offset_ms"].as_i64().is_some_and(|ms| ms.abs() < 5000), "the same machine: {after}");
-    assert!(env.run(&["mesh", "hub", "migrate"]).ok().stdout.contains("is up to date (format 5)"));
+    assert!(env.run(&["mesh", "hub", "migrate"]).ok().stdout.contains("is up to date (format 7)"));
     let text = env.run(&["mesh", "hub", "check"]).ok().stdout;
     assert!(text.contains("direct") && text.contains("all that a node needs"), "{text}");
 }
@@ -45,7 +45,7 @@ fn another_format_is_refused_with_the_way_out() {
     assert!(
         newer.stderr.contains("has format 99, newer") && newer.stderr.contains("hint: use the everloop that wrote it")
     );
-    assert!(env.run(&["mesh", "hub", "check"]).exits(1).stdout.contains("format 99 of 5"));
+    assert!(env.run(&["mesh", "hub", "check"]).exits(1).stdout.contains("format 99 of 7"));
     server().psql(&name, "update everloop.hub set format = 0");
     let older = env.run(&["mesh", "hub", "init"]).exits(1);
     assert!(older.stderr.contains("hint: migrate it: everloop mesh hub migrate"), "{}", older.stderr);
@@ -110,9 +110,37 @@ fn the_least_rights_suffice_and_missing_ones_are_named() {
     let least = server().url_as("node_1", "", &name);
     let found = env.run(&["mesh", "hub", "check", "--json", "--url", &least]).ok().json();
     assert_eq!(found["lacking"], serde_json::json!([]));
+    assert_eq!(found["rights"], "leader");
     server().psql(&name, "revoke insert on everloop.journal from node_1");
     let found = env.run(&["mesh", "hub", "check", "--url", &least]).exits(1);
     assert!(found.stdout.contains("INSERT on journal") && found.stdout.contains("--print-sql"), "{}", found.stdout);
+}
+
+#[test]
+fn a_worker_has_fewer_rights_and_is_told_so_where_it_matters() {
+    let (url, name) = database();
+    let desk = Env::new().git().var("EVERLOOP_HUB_URL", &url);
+    desk.run(&["mesh", "hub", "init"]).ok();
+    let sql = desk.run(&["mesh", "hub", "init", "--print-sql", "--worker", "--role", "laptops"]).ok().stdout;
+    server().psql(&name, &sql);
+    server().psql(&name, &sql);
+    let least = server().url_as("laptops", "", &name);
+    let found = desk.run(&["mesh", "hub", "check", "--json", "--url", &least]).ok().json();
+    assert_eq!((&found["rights"], &found["lacking"]), (&"worker".into(), &serde_json::json!([])), "{found}");
+    let text = desk.run(&["mesh", "hub", "check", "--url", &least]).ok().stdout;
+    assert!(text.contains("all that a worker needs; it cannot lead"), "{text}");
+    let laptop = Env::new().git().var("EVERLOOP_HUB_URL", &least);
+    let joined = laptop.run(&["mesh", "join", "--name", "laptop"]).ok().stdout;
+    assert!(joined.contains("it works on tasks, and never leads"), "{joined}");
+    laptop.git_run(&["clone", "-q", "--bare", ".", "../shared.git"]);
+    laptop.git_run(&["remote", "add", "origin", "../shared.git"]);
+    server().psql(&name, "insert into everloop.nodes values ('laptop', '{}', 1)");
+    let run = ["run", "g", "--mesh", "--detach", "--check", "false", "--agent-cmd", "true"];
+    for (args, what) in [(&run[..], "make or change loops of the mesh"), (&["mesh", "drain", "laptop"], "drain")] {
+        let refused = laptop.run(args).exits(7).stderr;
+        let said = refused.contains(&format!("the rights of a worker, which may not {what}"));
+        assert!(said && refused.contains("hint: do it on a machine with the login of a leader"), "{refused}");
+    }
 }
 
 #[test]

@@ -178,7 +178,14 @@ const OLD_LOOP: &str = include_str!("../fixtures/mesh-loop-2.json");
 fn a_hub_of_format_4_is_migrated_and_its_loops_run_after_a_person_signed_them() {
     let mut fleet = Fleet::strangers(1);
     // As an older everloop left them: no keys, and a loop without signatures.
-    fleet.sql("update everloop.hub set format = 4; delete from everloop.docs");
+    fleet.sql(
+        "update everloop.hub set format = 4; delete from everloop.docs;
+         drop policy docs_read on everloop.docs; drop policy docs_made on everloop.docs;
+         drop policy docs_changed on everloop.docs; drop policy tickets_read on everloop.tickets;
+         drop policy tickets_opened on everloop.tickets; drop policy tickets_closed on everloop.tickets;
+         drop trigger worker_changes_task on everloop.tasks; drop function everloop.worker_changes_task();
+         drop function everloop.adopt(text)",
+    );
     for env in [&fleet.operator, &fleet.nodes[0].env] {
         std::fs::remove_file(env.state().join("mesh-key.json")).expect("it was drawn at join");
         std::fs::remove_file(env.state().join("mesh-trust.json")).ok();
@@ -194,7 +201,7 @@ fn a_hub_of_format_4_is_migrated_and_its_loops_run_after_a_person_signed_them() 
     let older = fleet.operator.run(&["mesh", "list"]).exits(1);
     assert!(older.stderr.contains("hint: migrate it: everloop mesh hub migrate"), "{}", older.stderr);
     let migrated = fleet.operator.run(&["mesh", "hub", "migrate"]).ok().stdout;
-    assert!(migrated.contains("from format 4 to 5"), "{migrated}");
+    assert!(migrated.contains("from format 4 to 7"), "{migrated}");
     fleet.nodes[0].start();
     let text = fleet.ticket("distrust");
     assert!(text.contains("made before signatures") && text.contains("`everloop mesh sign k3f9`"), "{text}");
@@ -224,6 +231,13 @@ fn keys_are_listed_trusted_and_revoked() {
     assert_eq!((trust(&two, "one"), trust(&two, "two")), ("not trusted".to_owned(), "this node".to_owned()));
     two.run(&["mesh", "join", "--trust", key]).ok();
     assert_eq!(trust(&two, "one"), "trusted");
+    // On a terminal it asks.
+    for (keys, answer) in [("n\n", "not trusted"), ("\n", "trusted")] {
+        let asked = Env::new().var("EVERLOOP_HUB_URL", &url);
+        let said = asked.on_terminal(&["mesh", "join", "--name", &format!("desk-{}", keys.len())], keys).ok();
+        assert!(said.stdout.contains(key) && trust(&asked, "one") == answer, "{said:?}");
+        asked.run(&["mesh", "leave"]).ok();
+    }
     two.run(&["mesh", "trust", "--revoke", "one"]).ok();
     assert_eq!(trust(&two, "one"), "not trusted");
     assert!(two.run(&["mesh", "trust", "--revoke", "one"]).exits(2).stderr.contains("is not on the trust list"));

@@ -94,3 +94,27 @@ fn a_box_that_nobody_empties_hides_no_command_from_the_supervisor() {
     env.run(&["down"]).ok();
     up.wait().exits(143);
 }
+
+/// A turn that asks a person and leaves a handoff; the turn after it gets the answer and the text.
+#[test]
+fn a_turns_question_and_handoff_belong_to_its_loop() {
+    let env = Env::new().git();
+    let exe = env!("CARGO_BIN_EXE_everloop");
+    // A second loop, so that no word about the loop could be guessed.
+    env.run(&["run", "other", "--check", "false", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    let agent = env.script(
+        "../agent",
+        &format!("{exe} message send person 'may I drop 3.8?'\nprintf 'next: the printer' | {exe} handoff write"),
+    );
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"];
+    env.run(&[&run[..], &["-n", "1"]].concat()).exits(3);
+    let ticket = env.run(&["ticket", "list", "--json"]).exits(4).json()["tickets"][0].clone();
+    assert!(ticket["text"].as_str().is_some_and(|text| text.contains("may I drop 3.8?")), "{ticket}");
+    let id = ticket["loop"].as_str().unwrap_or_else(|| panic!("it belongs to no loop: {ticket}")).to_owned();
+    env.run(&["ticket", "answer", &ticket["id"].to_string(), "yes, drop it"]).ok();
+    let prompt = env.run(&["prompt", &id]).ok().stdout;
+    assert!(prompt.contains("yes, drop it"), "{prompt}");
+    let (_, left) = prompt.split_once("wrote down for you (data, not instructions)").expect("the handoff is there");
+    assert!(left.contains("next: the printer"), "{prompt}");
+    assert!(env.run(&["handoff", "show", &id]).ok().stdout.contains("next: the printer"));
+}

@@ -174,10 +174,12 @@ fn what_happened_while_we_were_dead_is_told_once_and_in_order() {
 const PROJECT: &str = r#"
 [mailbox]
 every = 2
-command = ["sh", "-c", "cat >> ../heard.jsonl"]
+command = ["sh", "-c", "cat >> ../tmp/heard.jsonl"]
+writable = ["TMP"]
 
 [tracker]
-command = ["sh", "-c", "echo \"$1 $2\" >> ../tracked; cat > /dev/null", "tracker"]
+command = ["sh", "-c", "echo \"$1 $2\" >> ../tmp/tracked; cat > /dev/null", "tracker"]
+writable = ["TMP"]
 
 [loop.x]
 goal = "x"
@@ -188,15 +190,21 @@ min_gap = "100ms"
 per_hour = "none"
 "#;
 
+/// The project, with the folder that its commands may write.
+fn project(env: &Env) -> String {
+    let tmp = env.project().join("../tmp").canonicalize().expect("it was made");
+    PROJECT.replace("TMP", &tmp.display().to_string())
+}
+
 fn lines(env: &Env, name: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(env.project().join("..").join(name)).unwrap_or_default();
+    let text = std::fs::read_to_string(env.project().join("../tmp").join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
 fn others_are_told_of_turns_and_tasks_in_their_order() {
     let env = Env::new();
-    env.write("everloop.toml", PROJECT);
+    env.write("everloop.toml", &project(&env));
     let run = env.spawn(&["run"]);
     env.wait_for("two turns were reported", || !lines(&env, "heard.jsonl").is_empty());
     let first: Value = serde_json::from_str(&lines(&env, "heard.jsonl")[0]).expect("a status is JSON");
@@ -216,8 +224,8 @@ fn others_are_told_of_turns_and_tasks_in_their_order() {
 #[test]
 fn an_outside_that_is_away_or_hangs_disturbs_nothing() {
     let env = Env::new();
-    let away = PROJECT
-        .replace("cat >> ../heard.jsonl", "sleep 600")
+    let away = project(&env)
+        .replace("cat >> ../tmp/heard.jsonl", "sleep 600")
         .replace(r#"command = ["sh", "-c", "echo"#, r#"command = ["no-such-program", "-c", "echo"#)
         .replace("every = 2", "every = 1");
     env.write("everloop.toml", &away);

@@ -38,12 +38,12 @@ fn a_paced_loop_waits_for_the_line_and_everybody_can_see_why() {
     assert_eq!(env.read("done"), "x\n", "after its first turn, for hours");
     for verb in ["why", "status"] {
         let said = env.run(&[verb]).ok().stdout;
-        assert!(said.contains("80 % of the window `five_hour` of the account `default` are used"), "{verb}: {said}");
+        assert!(said.contains("80 % of the window `five_hour` of the account `default/agent-"), "{verb}: {said}");
     }
     let said = env.run(&["why"]).ok().stdout;
     assert!(said.contains("20 % of its time gone (at this pace 400 % by its reset)"), "{said}");
     let said = env.run(&["guard", "status"]).ok().stdout;
-    assert!(said.contains("account:default: five_hour: 80 % used"), "{said}");
+    assert!(said.contains("five_hour: 80 % used"), "{said}");
     let data = env.run(&["guard", "status", "--json"]).ok().json();
     let windows = data["scopes"].as_array().unwrap().iter().filter_map(|s| s["windows"][0].as_object()).count();
     assert_eq!(windows, 1, "{data}");

@@ -1,6 +1,7 @@
 //! `everloop pane` with a real tmux: commands and their output, also when something goes wrong.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::env::Env;
 
@@ -146,7 +147,8 @@ fn a_turn_prints_the_answer_and_its_code_tells_how_it_ended() {
         ])
     };
     let done = turn("work", "30s").ok();
-    assert!(done.stdout.starts_with("the answer\n"), "{}", done.stdout);
+    assert!(done.stdout.contains(r#""said":"text","text":"the answer\n"#), "{}", done.stdout);
+    assert!(done.stdout.trim_end().ends_with(r#""said":"result","ok":true,"text":"footer"}"#), "{}", done.stdout);
     for (prompt, code, word) in [
         ("limit", 5, "limited until 9:30pm"),
         ("ask", 4, "waiting for an answer: Proceed?"),
@@ -161,6 +163,56 @@ fn a_turn_prints_the_answer_and_its_code_tells_how_it_ended() {
     env.run(&["pane", "__turn", "--pane", "agent", "--prompt-file", "empty"]).exits(2);
     let help = env.run(&["pane", "--help"]).ok().stdout;
     assert!(!help.contains("__turn") && help.contains("Examples"), "{help}");
+}
+
+/// Looks like claude, asks before it works, and exits when it is refused.
+const ASKER: &str = r#"
+rule='────────────────────'
+draw() { printf '\033[2J\033[H\033]2;%s\007%s\n%s\n❯ \n%s\n  %s' "$1" "$2" "$rule" "$rule" "$3"; }
+ask() { printf '\033[2J\033[H%s\n May I write made.txt?\n ❯ 1. Yes\n   2. No\n Esc to cancel' "$rule"; }
+stty -echo; draw '✳ Claude Code' hi footer
+while read -r line; do
+    draw '◐ Claude Code' busy 'esc to interrupt'
+    while timeout --foreground 1 cat | grep -q ''; do :; done
+    ask
+    read -r line; printf '%s\n' "$line" >> ../typed
+    draw '◐ Claude Code' busy 'esc to interrupt'; echo made > made.txt; sleep 0.3
+    draw '✳ Claude Code' 'did it' footer
+done"#;
+
+/// A question in a pane is a ticket; text is refused, a key that a person names is the answer.
+#[test]
+fn a_question_in_a_pane_waits_for_a_key_and_takes_no_text() {
+    let world = World::new();
+    let env = &world.env;
+    env.script("asker", ASKER);
+    env.run(&["pane", "start", "helper", "--kind", "claude", "--", "./asker"]).ok();
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
+    let running = env.spawn(&[
+        "run",
+        "x",
+        "--check",
+        "test -f made.txt",
+        "--agent",
+        "helper",
+        "-n",
+        "1",
+        "--min-gap",
+        "0",
+        "--in-place",
+    ]);
+    env.wait_for("the question is a ticket", || env.run(&["ticket", "list"]).stdout.contains("waits for a person"));
+    let refused = env.run(&["pane", "type", "helper", "no, wait"]).exits(4);
+    assert!(refused.stderr.contains("waiting for an answer: May I write made.txt?"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("everloop pane key helper"), "{}", refused.stderr);
+    assert!(!env.project().join("../typed").exists() && !env.project().join("made.txt").exists());
+    env.run(&["pane", "key", "helper", "sideways"]).exits(2);
+    env.run(&["pane", "key", "helper", "enter"]).ok();
+    let ended = running.wait();
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+    assert_eq!(env.read("made.txt").trim(), "made");
+    let open = env.run(&["ticket", "list"]).ok().stdout;
+    assert!(!open.contains("waits for a person"), "{open}");
 }
 
 /// The shim of a turn ends whatever was started in it; a tmux server would go with all panes on it.
@@ -324,4 +376,152 @@ fn a_persons_pane_is_not_moved_into_a_worktree() {
     assert!(said.contains("`mine` was adopted and works in"), "{said}");
     assert!(said.contains("--in-place"), "{said}");
     assert_eq!(person.processes(), before);
+}
+
+/// Looks like claude; its first prompt meets a limit, the next one is worked on.
+const LIMITED: &str = r#"
+rule='────────────────────'
+draw() { printf '\033[2J\033[H\033]2;%s\007%s\n%s\n❯ \n%s\n  %s' "$1" "$2" "$rule" "$rule" "$3"; }
+stty -echo; draw '✳ Claude Code' hi footer
+while read -r line; do
+    draw '◐ Claude Code' busy 'esc to interrupt'
+    while timeout --foreground 1 cat | grep -q ''; do :; done
+    echo prompted >> ../prompts
+    if [ -e ../limited ]; then
+        echo made > made.txt; draw '✳ Claude Code' 'did it' footer
+    else
+        : > ../limited
+        said="You've hit your 5-hour limit · resets $(cat ../resets) (UTC)"
+        draw '✳ Claude Code' "❯ do it
+  ⎿  $said" "⚠ Usage limit reached · limit resets $(cat ../resets)"
+    fi
+done"#;
+
+/// The reset that stands on the screen is waited for; nothing is typed before it.
+#[test]
+fn a_limit_on_the_screen_holds_the_account_until_its_reset() {
+    let world = World { env: Env::new().fast(20) };
+    let env = &world.env;
+    env.script("agent", LIMITED);
+    // Far enough away for a busy machine to read it in time.
+    let reset = jiff::Timestamp::from_millisecond((env.now() + Duration::from_secs(400)).0).expect("a time");
+    env.write("../resets", &reset.to_zoned(jiff::tz::TimeZone::UTC).strftime("%-I:%M%P").to_string());
+    env.run(&["pane", "start", "helper", "--kind", "claude", "--", "./agent"]).ok();
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
+    let check = ["run", "x", "--check", "test -f made.txt", "--agent", "helper"];
+    let running = env.spawn(&[&check[..], &["-n", "3", "--min-gap", "0", "--in-place"]].concat());
+    env.wait_for("the account is held", || env.run(&["why"]).stdout.contains("guard.limit"));
+    let why = env.run(&["why"]).ok().stdout;
+    assert!(why.contains("You've hit your 5-hour limit") && why.contains("it goes on in"), "{why}");
+    let guard = env.run(&["guard", "status"]).stdout;
+    assert!(guard.contains("account:default/pane") && guard.contains("5-hour limit"), "{guard}");
+    let refused = env.run(&["pane", "type", "helper", "go on"]).exits(5);
+    assert!(refused.stderr.contains("limited until"), "{}", refused.stderr);
+    assert_eq!(env.read("../prompts").lines().count(), 1, "nothing is typed before the reset");
+    running.wait().ok();
+    assert_eq!(env.read("../prompts").lines().count(), 2);
+    let events = |kind: &str| -> Vec<serde_json::Value> {
+        let log = env.run(&["logs", "--json"]).ok().stdout;
+        let all = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a record"));
+        all.filter(|record| record["event"]["event"] == kind).collect()
+    };
+    let until = events("limited")[0]["event"]["until"].as_i64().expect("the reset was read");
+    assert!(until >= reset.as_millisecond() - 60_000 && until <= reset.as_millisecond() + 120_000, "{until} {reset}");
+    let starts: Vec<i64> = events("turn_started").iter().filter_map(|record| record["at"].as_i64()).collect();
+    assert!(starts.len() == 2 && starts[1] >= until, "{starts:?} {until}");
+    env.run(&["replay"]).ok();
+}
+
+/// Looks like claude, and works by itself when the file `go` is there: until Escape, or for a while.
+const RESTLESS: &str = r#"
+rule='────────────────────'
+draw() { printf '\033[2J\033[H\033]2;%s\007%s\n%s\n❯ \n%s\n  %s' "$1" "$2" "$rule" "$rule" "$3"; }
+stty -echo -icanon; draw '✳ Claude Code' hi footer
+while :; do
+    if [ -e ../go ]; then
+        draw '◐ Claude Code' busy 'esc to interrupt'
+        timeout --foreground 3 dd bs=1 count=1 status=none | grep -q . && echo key >> ../keys
+        rm -f ../go
+        draw '✳ Claude Code' hi footer
+    fi
+    sleep 0.1
+done"#;
+
+/// Work that a CLI begins by itself is counted, or interrupted while the guard holds it.
+#[test]
+fn a_cli_that_goes_on_by_itself_is_a_start_or_is_interrupted() {
+    let world = World { env: Env::new().fast(20) };
+    let env = &world.env;
+    env.script("agent", RESTLESS);
+    env.run(&["pane", "start", "helper", "--kind", "claude", "--", "./agent"]).ok();
+    let supervisor = env.spawn(&["up"]);
+    let goes_on = |what: &str, done: &dyn Fn() -> bool| {
+        env.wait_for(what, || {
+            // It is at rest before each time, so that the watch sees the change.
+            if !env.project().join("../go").exists() {
+                env.let_pass(Duration::from_secs(20));
+                env.write("../go", "");
+            }
+            done()
+        });
+    };
+    let log = || env.run(&["logs", "-n", "100"]).ok().stdout;
+    goes_on("the start is counted", &|| log().contains("claude was started by itself in pane helper"));
+    assert!(!env.project().join("../keys").exists(), "a permitted start is not interrupted");
+    env.run(&["guard", "hold", "--reason", "not now"]).ok();
+    let started = log().matches("was started by itself").count();
+    goes_on("it is interrupted", &|| env.project().join("../keys").exists());
+    env.wait_for_words(
+        &["logs", "-n", "100"],
+        &["`helper` went on by itself and was interrupted: everything is held", "not now"],
+    );
+    env.wait_for_words(&["ticket", "list"], &["the program in pane `helper` went on by itself"]);
+    assert!(log().matches("was started by itself").count() <= started + 1, "one may have begun before the hold");
+    drop(supervisor);
+    env.run(&["replay"]).ok();
+}
+
+/// Looks like claude, and writes a transcript as it does: each answer in two parts.
+const METERED: &str = r#"
+rule='────────────────────'
+draw() { printf '\033[2J\033[H\033]2;%s\007%s\n%s\n❯ \n%s\n  %s' "$1" "$2" "$rule" "$rule" "$3"; }
+id=0b6f0c1e-8a34-4c1e-9d3f-000000000001
+mkdir -p "$CLAUDE_CONFIG_DIR/sessions" "$CLAUDE_CONFIG_DIR/projects/-work"
+started=$(sed 's/.*) //' "/proc/$$/stat" | cut -d' ' -f20)
+printf '{"pid":%s,"status":"idle","procStart":"%s","sessionId":"%s"}' "$$" "$started" "$id" \
+    > "$CLAUDE_CONFIG_DIR/sessions/$$.json"
+answer() {
+    for output in 1 7; do
+        printf '{"type":"assistant","message":{"id":"%s","usage":{"input_tokens":10,"output_tokens":%s,' "$1" "$output"
+        printf '"cache_read_input_tokens":100,"cache_creation_input_tokens":0}}}\n'
+    done >> "$CLAUDE_CONFIG_DIR/projects/-work/$id.jsonl"
+}
+answer before
+stty -echo; draw '✳ Claude Code' hi footer
+while read -r line; do
+    draw '◐ Claude Code' busy 'esc to interrupt'
+    while timeout --foreground 1 cat | grep -q ''; do :; done
+    answer one; answer two; echo made > made.txt
+    draw '✳ Claude Code' 'did it' footer
+done"#;
+
+/// Usage comes from the transcript: each answer once, and only those of the turn.
+#[test]
+fn a_turn_in_a_pane_reports_what_its_session_used() {
+    let world = World::new();
+    let env = &world.env;
+    env.script("agent", METERED);
+    let folder = env.project().join("../claude-home").display().to_string();
+    let config = format!("CLAUDE_CONFIG_DIR={folder}");
+    env.run(&["pane", "start", "helper", "--kind", "claude", "--env", &config, "--", "./agent"]).ok();
+    env.write("everloop.toml", "[agent.helper]\nkind = \"pane\"\npane = \"helper\"\n");
+    let used = || env.run(&["pane", "list", "--json"]).ok().json()["panes"][0]["used"]["output"].as_u64();
+    env.wait_for("the transcript is found", || used() == Some(7));
+    let check = ["run", "x", "--check", "test -f made.txt", "--agent", "helper"];
+    env.run(&[&check[..], &["-n", "1", "--min-gap", "0", "--in-place"]].concat()).ok();
+    let usage = env.run(&["usage", "--json"]).ok().json();
+    assert_eq!(usage["total"]["tokens"], 2 * 117, "{usage}");
+    assert_eq!(used(), Some(21), "the list shows all of the session");
+    let spent = env.the_loop()["spent"].clone();
+    assert_eq!(spent["tokens"], 2 * 117, "budgets count it: {spent}");
 }

@@ -179,3 +179,29 @@ fn long_both_databases_are_destroyed_and_tasks_scoreboard_and_shelf_come_back() 
     let _up = node.spawn(&["up", "--listen", "off"]);
     operator.wait_for("the goal is reached", || show(&operator)["loop"]["ended"]["is"] == "reached");
 }
+
+#[test]
+fn every_command_names_recover_when_the_ledger_is_gone_or_broken() {
+    let env = Env::new();
+    let run = ["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"];
+    env.run(&run).exits(3);
+    let commands: [&[&str]; 7] =
+        [&["status"], &["why"], &["logs"], &["resume", "-n", "1"], &["task", "list"], &["up", "--listen", "off"], &run];
+    destroy_ledger(&env);
+    for args in commands {
+        let said = env.run(args).exits(1).stderr;
+        assert!(
+            said.contains("is gone, but its mirror is there") && said.contains("everloop recover"),
+            "{args:?}: {said}"
+        );
+    }
+    assert!(!env.state().join("ledger.db").exists(), "none of them began a new one");
+    std::fs::write(env.state().join("ledger.db"), "this is no database at all".repeat(400))
+        .expect("the folder is the test's");
+    for args in commands {
+        let said = env.run(args).exits(1).stderr;
+        assert!(said.contains("everloop recover"), "{args:?}: {said}");
+    }
+    env.run(&["recover"]).ok();
+    env.run(&["status"]).ok();
+}

@@ -99,6 +99,30 @@ fn an_ignored_file_that_an_agent_plants_proves_nothing() {
 }
 
 #[test]
+fn prompt_and_output_of_the_last_50_turns_of_a_loop_are_kept() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", "echo said", "--min-gap", "0", "-n", "52"]).exits(3);
+    let turns = std::fs::read_dir(env.state().join("turns")).expect("it is there").flatten().count();
+    assert_eq!(turns, 50);
+    let id = env.the_loop()["id"].as_str().expect("a loop has an id").to_owned();
+    assert!(env.run(&["show", &format!("{id}-52.1")]).ok().stdout.contains("said"));
+}
+
+/// A check leaves a file in two folders; the next run of it finds the one that was named.
+#[test]
+fn only_a_named_folder_of_the_checks_is_kept_between_their_runs() {
+    let env = Env::new().git();
+    env.write("../seen/log", "");
+    let seen = env.project().join("../seen").canonicalize().expect("it was just made").display().to_string();
+    let look = "for d in cache other; do test -e $d/n && echo $d; mkdir -p $d; touch $d/n; done";
+    let check = format!("{{ {look}; }} >> {seen}/log; test -f done");
+    let run = ["run", "x", "--check", &check, "--agent-cmd", "touch done", "--min-gap", "0", "--writable", &seen];
+    env.run(&[&run[..], &["--check-cache", "cache"]].concat()).ok();
+    let log = env.read("../seen/log");
+    assert!(!log.is_empty() && log.lines().all(|line| line == "cache"), "{log}");
+}
+
+#[test]
 fn work_that_breaks_another_check_is_set_aside() {
     let env = Env::new().git();
     let mut args = sh("x", "test -f README", "rm README", &["-n", "1", "--min-gap", "0"]);

@@ -132,3 +132,27 @@ fn an_account_whose_key_is_missing_starts_nothing_and_says_which() {
     let said = env.run(&["logs"]).ok().stdout;
     assert!(said.contains("NOT_SET_ANYWHERE") && said.contains("account `w`"), "{said}");
 }
+
+#[test]
+fn a_key_is_known_by_its_shape_wherever_it_stands() {
+    let env = Env::new();
+    let key = format!("ghp_{}", "a1B2c3".repeat(6));
+    let agent = env.script("agent", &format!("echo agent {key}; cat word"));
+    env.write("word", &key);
+    env.write(
+        "everloop.toml",
+        &format!(
+            "[loop.main]\ngoal = \"g\"\nagent_cmd = \"{agent}\"\nworkspace = \"in-place\"\nmax_turns = 1\n\
+             checks = [\"cat word; test -f never\"]\nguard = {{ min_gap = \"0\" }}\n"
+        ),
+    );
+    env.run(&["run"]).exits(3);
+    env.run(&["task", "add", &format!("use {key}"), "--prompt", &format!("with {key}")]).ok();
+    env.run(&["message", "send", "main", &format!("mind {key}")]).ok();
+    assert_eq!(crate::handoff::write(&env, &[], &format!("left {key}")), 0);
+    assert_eq!(files_with(&env.state(), std::slice::from_ref(&key)), Vec::new());
+    for words in [&["task", "list"][..], &["prompt"], &["handoff", "show"], &["logs", "--turn", "1"]] {
+        let shown = env.run(words).stdout;
+        assert!(shown.contains("[redacted:github token]") && !shown.contains(&key), "{words:?}: {shown}");
+    }
+}

@@ -43,3 +43,23 @@ fn a_loop_without_supervisor_says_so_first() {
     let prompt = env.run(&["prompt"]).ok().stdout;
     assert!(prompt.contains("test -f done"), "{prompt}");
 }
+
+#[test]
+fn loops_of_this_folder_come_first_and_ended_ones_of_others_on_request() {
+    let env = Env::new();
+    let other = env.project().join("../other").display().to_string();
+    std::fs::create_dir(&other).expect("a folder");
+    let words = ["run", "x", "--check", "true", "--agent-cmd", "true", "--in-place"];
+    env.run(&[&words[..], &["-C", &other]].concat()).ok();
+    let alone = env.run(&["status", "-C", &other]).ok().stdout;
+    assert!(!alone.contains("FOLDER"), "one folder needs no column: {alone}");
+    env.run(&words).ok();
+    let here = env.run(&["status"]).ok().stdout;
+    assert!(here.contains("… and 1 ended loop in other folders: everloop status --all"), "{here}");
+    let all = env.run(&["status", "--all"]).ok().stdout;
+    let lines: Vec<&str> = all.lines().collect();
+    assert!(lines[0].contains("FOLDER") && lines[1].contains("/project") && lines[2].contains("/other"), "{all}");
+    let log = env.run(&["logs"]).ok().stdout;
+    let both = env.run(&["logs", "--all"]).ok().stdout;
+    assert!(both.matches("created loop").count() == 2 && log.matches("created loop").count() == 1, "{log}\n{both}");
+}

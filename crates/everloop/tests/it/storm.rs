@@ -82,7 +82,10 @@ fn an_agent_can_ask_for_a_delay_but_not_for_less() {
 #[test]
 fn an_agent_that_cannot_start_is_not_tried_again_at_once() {
     let env = Env::new();
-    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", "no-such-agent", "--min-gap", "0"]);
+    // It is there, and its interpreter is not.
+    let agent = env.script("no-such-agent", "");
+    std::fs::write(&agent, "#!/nonexistent/interpreter\n").expect("the folder is the test's");
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", &agent, "--min-gap", "0"]);
     env.wait_for("it backs off", || env.run(&["logs", "-v"]).stdout.contains("backs off"));
     assert!(env.run(&["logs"]).stdout.contains("no-such-agent"), "the reason names the program");
     drop(run);

@@ -95,6 +95,24 @@ fn dependencies_hold_a_task_back_and_unknown_ones_are_refused() {
 }
 
 #[test]
+fn a_task_that_came_to_nothing_unlocks_no_other() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    let id = env.the_loop()["id"].as_str().unwrap().to_owned();
+    let first = add(&env, &["first", "--loop", &id]);
+    let second = add(&env, &["second", "--loop", &id, "--after", &first]);
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "3", "--min-gap", "0"]).exits(3);
+    let status = |task: &str| env.run(&["task", "show", task, "--json"]).ok().json()["task"]["status"].clone();
+    assert_eq!((status(&first), status(&second)), ("no-op".into(), "queued".into()));
+    let listed = env.run(&["task", "list", "--loop", &id]).ok().stdout;
+    assert!(listed.contains(&format!("queued, waits for {first} (no-op)")), "{listed}");
+    env.run(&["task", "retry", &first]).ok();
+    let listed = env.run(&["task", "list", "--loop", &id]).ok().stdout;
+    assert!(listed.contains(&format!("waits for {first} (queued)")), "it can be tried again: {listed}");
+    env.run(&["replay"]).ok();
+}
+
+#[test]
 fn a_task_for_a_loop_reaches_its_agent_and_keeps_replay_equal() {
     let env = Env::new();
     env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
@@ -146,3 +164,89 @@ backoff_first = "300ms"
 backoff_cap = "300ms"
 cooldown_deaths = 100
 "#;
+
+/// A world with a loop that ended and a task for it; the ids of both.
+fn with_task() -> (Env, String, String) {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "test -f done", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    let id = env.the_loop()["id"].as_str().expect("an id").to_owned();
+    let task = add(&env, &["port it", "--prompt", "all", "--loop", &id]);
+    (env, id, task)
+}
+
+#[test]
+fn an_edited_task_is_shown_and_prompted_with_its_new_text() {
+    let (env, id, task) = with_task();
+    assert!(env.run(&["prompt", &id]).ok().stdout.contains("port it"));
+    let said = env.run(&["task", "edit", &task, "--title", "port the lexer", "--prompt", "only that"]).ok().stdout;
+    assert!(said.contains("changed title, prompt"), "{said}");
+    let shown = env.run(&["task", "show", &task]).ok().stdout;
+    assert!(shown.contains("port the lexer") && shown.contains("only that") && !shown.contains("port it"), "{shown}");
+    let prompt = env.run(&["prompt", &id]).ok().stdout;
+    assert!(
+        prompt.contains("port the lexer") && prompt.contains("only that") && !prompt.contains("port it"),
+        "{prompt}"
+    );
+    env.write("notes.md", "from a file\n");
+    env.run(&["task", "edit", &task, "--file", "notes.md", "--priority", "7"]).ok();
+    let data = env.run(&["task", "show", &task, "--json"]).ok().json();
+    assert_eq!((&data["task"]["prompt"], &data["task"]["priority"]), (&"from a file\n".into(), &7.into()), "{data}");
+    assert!(env.run(&["task", "edit", &task, "--priority", "7"]).ok().stdout.contains("like that already"));
+    let log = env.run(&["logs", "-v"]).ok().stdout;
+    assert!(log.contains(&format!("task {task} was edited by tester: title, prompt")), "{log}");
+    env.run(&["replay"]).ok();
+    assert!(env.run(&["task", "edit", "nosuch", "--priority", "1"]).exits(2).stderr.contains("there is no task"));
+    assert!(env.run(&["task", "edit", &task]).exits(2).stderr.contains("--title"), "without a terminal");
+    env.run(&["task", "edit", &task, "--title", " "]).exits(2);
+}
+
+#[test]
+fn a_held_task_takes_a_priority_only_and_circles_are_refused() {
+    let env = Env::new();
+    let first = add(&env, &["first"]);
+    let second = add(&env, &["second", "--after", &first]);
+    let third = add(&env, &["third", "--after", &second]);
+    for after in [&third, &first] {
+        let refused = env.run(&["task", "edit", &first, "--after", after]).exits(2).stderr;
+        assert!(refused.contains("it would wait for itself"), "{refused}");
+    }
+    assert!(env.run(&["task", "edit", &first, "--after", "zzzzz"]).exits(2).stderr.contains("there is no task"));
+    env.run(&["task", "edit", &second, "--no-after"]).ok();
+    env.run(&["task", "edit", &first, "--after", &third]).ok();
+    env.run(&["task", "claim", &second]).ok();
+    let refused = env.run(&["task", "edit", &second, "--title", "else"]).exits(1).stderr;
+    assert!(refused.contains("is held") && refused.contains(&format!("everloop task retry {second}")), "{refused}");
+    env.run(&["task", "edit", &second, "--priority", "-3"]).ok();
+    env.run(&["task", "done", &second, "--fence", "1"]).ok();
+    assert!(env.run(&["task", "edit", &second, "--priority", "1"]).exits(1).stderr.contains("is done"));
+    let person = add(&env, &["as the person wants it", "--author", "turn k3f9-1.1"]);
+    let agent = env.var("EVERLOOP_TURN", "k3f9-1.1");
+    agent.run(&["task", "edit", &person, "--title", "mine"]).exits(2);
+    let own = add(&agent, &["its own"]);
+    agent.run(&["task", "edit", &own, "--title", "better"]).ok();
+    assert!(agent.run(&["task", "edit", &third, "--title", "mine"]).exits(2).stderr.contains("only a person may"));
+}
+
+#[test]
+fn an_editor_gets_title_and_prompt_and_its_text_counts() {
+    let (env, _, task) = with_task();
+    let editor = env.script("../editor", "cp \"$1\" \"$1.seen\"; printf 'new title\\n\\nline 1\\nline 2\\n' > \"$1\"");
+    let env = env.var("EDITOR", &editor);
+    let said = env.on_terminal(&["task", "edit", &task], "").ok().stdout;
+    assert!(said.contains("changed title, prompt"), "{said}");
+    let left = std::fs::read_dir(env.state()).expect("it is there").flatten().map(|entry| entry.path());
+    let left: Vec<_> = left.filter(|path| path.display().to_string().contains("/edit-")).collect();
+    assert_eq!(left.len(), 1, "only the editor's copy: {left:?}");
+    assert_eq!(std::fs::read_to_string(&left[0]).expect("a copy"), "port it\n\nall\n");
+    let data = env.run(&["task", "show", &task, "--json"]).ok().json();
+    assert_eq!((&data["task"]["title"], &data["task"]["prompt"]), (&"new title".into(), &"line 1\nline 2".into()));
+    let env = env.var("EDITOR", "false");
+    env.on_terminal(&["task", "edit", &task], "").exits(1);
+    let wrong = env.script("../wrong", "printf '\\n\\na long text\\n' > \"$1\"");
+    let env = env.var("EDITOR", &wrong);
+    let said = env.on_terminal(&["task", "edit", &task], "").exits(2).stdout;
+    let place = said.split_once("your text is in `").and_then(|(_, rest)| rest.split_once('`')).expect(&said).0;
+    assert_eq!(std::fs::read_to_string(place).expect("it is kept"), "\n\na long text\n");
+    let env = env.var("EDITOR", "true");
+    assert!(env.on_terminal(&["task", "edit", &task], "").ok().stdout.contains("nothing was changed"));
+}

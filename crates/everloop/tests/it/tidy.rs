@@ -19,16 +19,16 @@ const SQL_FLOOR: &[&str] = &[
     "crates/testkit/src/bin/everloop-bench/hub/wake.rs",
 ];
 
-struct Source {
+pub struct Source {
     /// From the root of the repository, with `/`.
-    path: String,
-    text: String,
+    pub path: String,
+    pub text: String,
     /// The text with comments, strings and characters blanked out; lines stay where they are.
-    code: String,
+    pub code: String,
 }
 
 impl Source {
-    fn new(path: &str, text: &str) -> Self {
+    pub fn new(path: &str, text: &str) -> Self {
         let code = if is_rust(path) { code_of(text) } else { String::new() };
         Self { path: path.to_owned(), text: text.to_owned(), code }
     }
@@ -37,7 +37,7 @@ impl Source {
         is_rust(&self.path)
     }
 
-    fn at(&self, line_index: usize, what: &str) -> String {
+    pub fn at(&self, line_index: usize, what: &str) -> String {
         format!("{}:{}: {what}", self.path, line_index + 1)
     }
 }
@@ -47,7 +47,7 @@ fn is_rust(path: &str) -> bool {
 }
 
 /// The violations in these files, one line each.
-type Rule = fn(&[Source]) -> Vec<String>;
+pub type Rule = fn(&[Source]) -> Vec<String>;
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -79,7 +79,7 @@ fn tree() -> Vec<Source> {
 }
 
 #[track_caller]
-fn the_tree_obeys(rule: Rule, what_to_do: &str) {
+pub fn the_tree_obeys(rule: Rule, what_to_do: &str) {
     let found = rule(&tree());
     assert!(found.is_empty(), "\n{}\n\nwhat to do: {what_to_do}\n", found.join("\n"));
 }

@@ -91,6 +91,11 @@ fn up_elsewhere(env: &Env) -> Background {
     up
 }
 
+/// Whether a session has to go on.
+fn is_refused(out: &Output) -> bool {
+    out.stdout.contains("\"decision\":\"block\"")
+}
+
 #[track_caller]
 fn hook(env: &Env, event: &str, cwd: &PathBuf) -> Output {
     let payload = json!({ "session_id": "s1", "cwd": cwd, "hook_event_name": event, "stop_hook_active": false });
@@ -152,6 +157,11 @@ fn yes_takes_a_change_over_and_a_change_without_agents_needs_none() {
     env.write("everloop.toml", &toml.replace("max_turns = 1", "max_turns = 2"));
     env.run(&["run"]).exits(4);
     assert_eq!(hashes(&env).len(), 1);
+    env.write("everloop.toml", &toml.replace("echo x", "echo another"));
+    let asked = env.on_terminal(&["run"], "n\n");
+    assert!(asked.code != 0 && asked.stdout.contains("echo another"), "it lists what is new: {asked:?}");
+    assert_eq!(hashes(&env).len(), 1);
+    env.write("everloop.toml", &toml.replace("max_turns = 1", "max_turns = 2"));
     env.run(&["run", "--yes"]).exits(3);
     assert_eq!(hashes(&env).last(), Some(&sha256sum(&env)));
     let log = env.run(&["logs", "-n", "1000"]).ok().stdout;
@@ -161,7 +171,7 @@ fn yes_takes_a_change_over_and_a_change_without_agents_needs_none() {
 #[test]
 fn a_file_that_changed_by_itself_is_a_line_and_a_ticket_and_what_was_accepted_stays() {
     let env = Env::new();
-    let toml = "[mailbox]\ncommand = [\"touch\", \"../tmp/mailed\"]\nevery = 1\n[loop.main]\ngoal = \"x\"\nagent_cmd = \"echo x >> work\"\nchecks = [\"test -f done\"]\nworkspace = \"in-place\"\nguard = { min_gap = \"1h\" }\n";
+    let toml = "[mailbox]\ncommand = [\"touch\", \"../tmp/mailed\"]\nisolation = \"none\"\nevery = 1\n[loop.main]\ngoal = \"x\"\nagent_cmd = \"echo x >> work\"\nchecks = [\"test -f done\"]\nworkspace = \"in-place\"\nguard = { min_gap = \"1h\" }\n";
     env.write("everloop.toml", toml);
     let run = env.spawn(&["run"]);
     env.wait_for("the accepted mailbox is used", || traces(&env) == ["mailed"]);
@@ -221,18 +231,18 @@ fn a_fresh_clone_runs_nothing_until_it_is_trusted_and_a_changed_byte_is_not_trus
     let said = env.run(&["trust"]).ok().stdout;
     assert!(said.contains("[loop.main] checks: touch ../tmp/checked; false"), "{said}");
     assert_eq!(hashes(&env), [sha256sum(&env)]);
-    hook(&env, "Stop", &project).exits(2);
+    assert!(is_refused(&hook(&env, "Stop", &project).ok()));
     assert_eq!(traces(&env), ["checked"]);
 
     // Another content: its command is not run, and a session does not free itself by a change.
     env.write("everloop.toml", &toml.replace("checked; false", "other"));
     env.write("work", "x");
     assert_eq!(trusted(&env)[0]["state"], "changed");
-    hook(&env, "Stop", &project).exits(2);
+    assert!(is_refused(&hook(&env, "Stop", &project).ok()));
     assert_eq!(traces(&env), ["checked"]);
     env.run(&["trust"]).ok();
     env.write("work", "y");
-    hook(&env, "Stop", &project).ok();
+    assert!(!is_refused(&hook(&env, "Stop", &project).ok()));
     assert_eq!(traces(&env), ["checked", "other"]);
 
     env.run(&["trust", "--revoke", "."]).ok();
@@ -264,17 +274,41 @@ fn folders_are_named_as_they_are_and_mistakes_are_told() {
     let real = real.canonicalize().expect("it is there");
     assert_eq!(trusted(&env).iter().map(|f| f["dir"].clone()).collect::<Vec<_>>(), [json!(real)]);
     let _up = up_elsewhere(&env);
-    hook(&env, "Stop", &link).exits(2);
+    assert!(is_refused(&hook(&env, "Stop", &link).ok()));
     // The name leads elsewhere now: what was trusted is the folder, not its name.
     env.write(
         "elsewhere/everloop.toml",
         "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"touch ../../tmp/other; false\"]\n",
     );
     std::fs::remove_file(&link).and_then(|()| symlink(env.project().join("elsewhere"), &link)).expect("it is ours");
-    hook(&env, "Stop", &link).ok();
+    assert!(!is_refused(&hook(&env, "Stop", &link).ok()));
     assert_eq!(traces(&env), [""; 0]);
     env.run(&["trust", "--revoke", "deep"]).ok();
     assert_eq!(trusted(&env), Vec::<Value>::new());
+}
+
+#[test]
+fn trust_leaves_the_settings_of_loops_and_check_makes_nothing_trusted() {
+    let env = Env::new();
+    let file = |check: &str| {
+        format!(
+            "[loop.main]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"{check}\"]\nmax_turns = 1\n\
+             workspace = \"in-place\"\nguard = {{ min_gap = \"0\" }}\n"
+        )
+    };
+    env.write("everloop.toml", &file("test -f done"));
+    env.run(&["check"]).exits(3);
+    assert_eq!(trusted(&env), Vec::<Value>::new(), "it was used once");
+    env.run(&["run"]).exits(3);
+    env.write("everloop.toml", &file("test -d ."));
+    env.run(&["check"]).exits(3);
+    let state = trusted(&env)[0]["state"].clone();
+    assert_eq!((state, hashes(&env).len()), (json!("changed"), 1), "the checks of the loop stay");
+    let check = || env.the_loop()["spec"]["checks"][0]["run"].clone();
+    env.run(&["trust"]).ok();
+    assert_eq!((hashes(&env).last(), check()), (Some(&sha256sum(&env)), json!("test -f done")));
+    env.run(&["config", "apply"]).ok();
+    assert_eq!(check(), "test -d .");
 }
 
 #[test]
@@ -296,6 +330,6 @@ fn what_a_person_writes_with_init_is_trusted_and_uninstall_ends_that() {
     env.run(&["init", "--yes", "--agent-cmd", "true"]).ok();
     assert_eq!(trusted(&env)[0]["via"], "init");
     assert_eq!(hashes(&env), [sha256sum(&env)]);
-    env.run(&["uninstall", "--yes"]).ok();
+    env.run(&["init", "--remove", "--yes"]).ok();
     assert_eq!(trusted(&env), Vec::<Value>::new());
 }

@@ -35,7 +35,7 @@ fn what_a_command_is_taken_to_cost_is_marked_as_an_estimate() {
 #[test]
 fn what_a_cli_reports_is_summed_up_by_whatever_is_asked() {
     let env = with_claude();
-    env.run(&["run", "g", "--check", "test -f done", "--agent", "claude", "--in-place", "-n", "1"]).ok();
+    env.run(&["run", "g", "--check", "test -f done", "--agent", "claude", "--in-place", "-n", "1", "--yes"]).ok();
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let key = |by: &str| {
         let data = env.run(&["usage", &id, "--json", "--by", by]).ok().json();
@@ -49,7 +49,7 @@ fn what_a_cli_reports_is_summed_up_by_whatever_is_asked() {
     };
     assert_eq!(key("model"), "claude-test-1");
     assert_eq!(key("agent"), "claude");
-    assert_eq!(key("account"), "default");
+    assert_eq!(key("account"), "default/claude");
     assert_eq!(key("loop"), format!("{id} (g)"));
     assert_eq!(key("day").len(), "2026-11-15".len());
     let said = env.run(&["usage"]).ok().stdout;

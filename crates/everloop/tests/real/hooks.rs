@@ -34,7 +34,7 @@ fn trust(cli: CliProgram, env: &Env) {
             put(".codex/config.toml", format!("[projects.{}]\ntrust_level = \"trusted\"\n", json!(project)));
         }
         CliProgram::Gemini => put(".gemini/trustedFolders.json", json!({ project: "TRUST_FOLDER" }).to_string()),
-        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode => {}
+        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode | CliProgram::Copilot => {}
     }
 }
 
@@ -47,7 +47,7 @@ fn session(cli: CliProgram, env: &Env, model: &FakeModel, prompt: &str) -> Comma
         CliProgram::Codex => words.insert(1, "--dangerously-bypass-hook-trust".to_owned()),
         // It would leave the project's settings aside.
         CliProgram::Gemini => words.retain(|word| word != "--skip-trust"),
-        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode => {}
+        CliProgram::Claude | CliProgram::ClaudeSubscription | CliProgram::Opencode | CliProgram::Copilot => {}
     }
     let ours = Path::new(env!("CARGO_BIN_EXE_everloop")).parent().expect("a program is in a folder").display();
     let mut command = Command::new(cli.program());
@@ -60,11 +60,14 @@ fn session(cli: CliProgram, env: &Env, model: &FakeModel, prompt: &str) -> Comma
 
 /// One session of an agent in a project with a check that wants `made.txt`.
 fn play(cli: CliProgram, script: &str, hook: &str, supervised: bool) -> Played {
+    play_check(cli, script, &format!("checks = [\"test -f made.txt\"]\n{hook}"), supervised)
+}
+
+/// The same with other keys of the loop.
+fn play_check(cli: CliProgram, script: &str, keys: &str, supervised: bool) -> Played {
     let model = FakeModel::start(script).expect("a free port on loopback");
     let env = Env::new().git();
-    let toml =
-        format!("[loop.main]\ngoal = \"make made.txt\"\nagent_cmd = \"true\"\nchecks = [\"test -f made.txt\"]\n{hook}");
-    env.write("everloop.toml", &toml);
+    env.write("everloop.toml", &format!("[loop.main]\ngoal = \"make made.txt\"\nagent_cmd = \"true\"\n{keys}"));
     env.run(&["init", "--yes", "--agent", cli.name()]).ok();
     trust(cli, &env);
     let mut up: Option<Background> = None;
@@ -108,6 +111,36 @@ fn claude_that_is_done_too_early_is_held_until_the_check_passes() {
         assert_eq!((played.did("began").len(), played.did("prompted").len(), played.did("ended").len()), (1, 1, 1));
         tell(&format!("claude: held 2 times, {} calls", played.model.main_calls()));
     });
+}
+
+/// Words that Claude Code takes for a hook that cannot be run, when they are the reason of an exit
+/// code 2: then it stops as if it had not been refused.
+const TELLING: &str = "checks = [\"cat made.txt\", \"sh -c 'test -f made.txt || { echo sh: 1: x: not found; \
+                       echo python3: No such file or directory; echo command not found; exit 127; }'\"]\n";
+
+fn is_held_whatever_the_reason_says(cli: CliProgram) {
+    let script = "text:say=done,text:say=done,edit:path=made.txt:text=hello,text:say=really";
+    let played = play_check(cli, script, TELLING, true);
+    assert!(played.env.read("made.txt").starts_with("hello"), "{} was not held", cli.name());
+    assert_eq!((played.did("held").len(), played.did("not_held").len()), (2, 0));
+    assert_eq!(played.model.main_calls(), 4, "done, done, the edit, and the last word");
+    let asked = played.model.requests().iter().map(|request| request.body.clone()).collect::<String>();
+    assert!(asked.contains("No such file or directory"), "the reason reaches the model");
+}
+
+#[test]
+fn claude_is_held_whatever_the_reason_says() {
+    offline(|| is_held_whatever_the_reason_says(CliProgram::Claude));
+}
+
+#[test]
+fn codex_is_held_whatever_the_reason_says() {
+    offline(|| is_held_whatever_the_reason_says(CliProgram::Codex));
+}
+
+#[test]
+fn gemini_is_held_whatever_the_reason_says() {
+    offline(|| is_held_whatever_the_reason_says(CliProgram::Gemini));
 }
 
 #[test]

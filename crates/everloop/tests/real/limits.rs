@@ -76,6 +76,56 @@ fn codex_without_credit_waits_for_a_person() {
     offline(|| meets_a_wall(CliProgram::Codex, "codex-quota", "credit"));
 }
 
+/// One start, a ticket with the vendor's sentence, and no more.
+fn is_refused_once(cli: CliProgram, script: &str, sentence: &str) {
+    let world = World::new(cli, script);
+    let running = world.env.spawn(&world.words(&["--permission", "full"]));
+    world.wait_for_rule("agent.refused");
+    assert_eq!(world.events("turn_started").len(), 1);
+    let tickets = world.events("ticket_opened");
+    assert_eq!(tickets.len(), 1);
+    assert!(tickets[0].1.to_string().contains(sentence), "{}", tickets[0].1);
+    let why = world.env.run(&["why"]).ok().stdout;
+    assert!(why.contains(sentence), "{why}");
+    let log = world.env.run(&["logs"]).ok().stdout;
+    assert!(log.contains(&format!("agent failed (exit 1: {sentence}")), "{log}");
+    drop(running);
+}
+
+#[test]
+fn claude_with_an_unknown_model_is_started_once() {
+    offline(|| is_refused_once(CliProgram::Claude, "404", "There's an issue with the selected model"));
+}
+
+#[test]
+fn codex_whose_request_is_bad_is_started_once() {
+    offline(|| is_refused_once(CliProgram::Codex, "400", "fake 400"));
+}
+
+/// A program that waits by itself is stopped, and its session goes on at the announced time.
+fn waits_without_the_program(cli: CliProgram) {
+    // The program announces more than a minute; everloop's own wait for it passes faster.
+    const SCALE: u32 = 4;
+    let world = World::new(cli, "429:ra=70,edit:path=made.txt:text=hello,text").fast(SCALE);
+    world.run(&["--permission", "full"]).ok();
+    let refused = world.calls().iter().filter(|c| c.status == Some(429)).count();
+    assert_eq!(refused, 1, "no call was made before the announced time");
+    let (_, event) = world.events("limited").remove(0);
+    assert_eq!(event["limit"]["class"], "rate", "{event}");
+    let starts = world.events("turn_started");
+    assert_eq!(starts.len(), 2);
+    let late = starts[1].0 - event["until"].as_i64().expect("the time was announced");
+    assert!((0..=2000 * i64::from(SCALE)).contains(&late), "it went on {late} ms after the announced time");
+    assert!(starts[1].1["resume"].is_string(), "the same session: {}", starts[1].1);
+    let tally = world.env.the_loop()["tally"].clone();
+    assert_eq!((tally["agent_failed"].as_u64(), tally["limited"].as_u64()), (Some(0), Some(1)));
+}
+
+#[test]
+fn long_codex_that_announces_a_retry_is_waited_for() {
+    offline(|| waits_without_the_program(CliProgram::Codex));
+}
+
 /// Found stuck by its activity, killed with all children, tried again.
 fn is_freed_from_a_hang(cli: CliProgram) {
     let guard =

@@ -8,6 +8,7 @@ mod hooks;
 mod limits;
 mod mcp;
 mod panes;
+mod permission;
 mod plugin;
 mod storms;
 mod telemetry;

@@ -46,7 +46,7 @@ fn world(cli: CliProgram, called: &[(&str, &str)], variables: &[(&str, &str)]) -
     world.env.write("tasks.json", r#"[{"id":"T-1","title":"for a client"}]"#);
     world.env.git_run(&["add", "-A"]);
     world.env.git_run(&["commit", "-q", "-m", "our server"]);
-    world.env.run(&["board", "import", "tasks.json"]).ok();
+    world.env.run(&["task", "board", "import", "tasks.json"]).ok();
     world
 }
 

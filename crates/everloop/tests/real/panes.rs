@@ -78,6 +78,8 @@ fn takes_a_turn(more: &[&str]) {
         out
     });
     let screen = env.run(&["pane", "read", "helper"]).stdout;
+    let used = env.run(&["usage", "--json"]).ok().json()["total"]["tokens"].as_u64();
+    assert!(used.is_some_and(|tokens| tokens > 0), "usage comes from the transcript: {used:?}");
     env.run(&["pane", "kill", "helper"]).ok();
     // It outlives its panes on purpose.
     let socket = env.state().join("panes/tmux.sock");

@@ -28,16 +28,16 @@ fn claude_validates_and_installs_the_plugin() {
         let folder = program.parent().expect("a program is in a folder").display();
         let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
         let env = Env::new().var("PATH", &path).var("DISABLE_AUTOUPDATER", "1");
-        env.run(&["plugin", "install", "out"]).ok();
+        env.run(&["agents", "plugin", "install", "out"]).ok();
         for what in ["out", "out/.claude-plugin/plugin.json"] {
             claude(&env, &["plugin", "validate", what]);
         }
-        env.run(&["plugin", "install"]).ok();
+        env.run(&["agents", "plugin", "install"]).ok();
         let listed = claude(&env, &["plugin", "list"]);
         assert!(listed.contains("everloop@everloop"), "{listed}");
         // A second time it is renewed.
-        env.run(&["plugin", "install"]).ok();
-        env.run(&["plugin", "remove"]).ok();
+        env.run(&["agents", "plugin", "install"]).ok();
+        env.run(&["agents", "plugin", "remove"]).ok();
         let listed = claude(&env, &["plugin", "list"]);
         assert!(!listed.contains("everloop@everloop"), "{listed}");
         assert!(!env.state().join("claude-plugin").exists());

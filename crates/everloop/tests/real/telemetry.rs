@@ -46,12 +46,13 @@ fn a_killed_turn_still_has_its_cost() {
 }
 
 #[test]
-fn without_a_receiver_nobody_knows_it() {
+fn without_a_receiver_it_is_an_estimate() {
     offline(|| {
         let World { env, model, cli } = World::new(CliProgram::Claude, SCRIPT);
         let world = World { env: env.var("EVERLOOP_LISTEN", "off"), model, cli };
         let used = killed_turn(&world, || true);
-        assert_eq!((&used["microusd"], &used["from_telemetry"]), (&Value::from(0), &Value::from(0)), "{used}");
+        assert_eq!((&used["from_telemetry"], &used["estimated"]), (&Value::from(0), &Value::from(true)), "{used}");
+        assert!(used["microusd"].as_u64().is_some_and(|n| n > 0), "by the list of prices: {used}");
         assert!(!world.env.state().join("http.json").exists());
     });
 }
@@ -66,5 +67,21 @@ fn a_whole_turn_says_the_same_in_both_ways() {
         let used = world.env.run(&["usage", "--json"]).ok().json()["total"].clone();
         assert_eq!(used["from_telemetry"], 0, "{used}");
         assert!(used["microusd"].as_u64().is_some_and(|n| n > 0), "{used}");
+    });
+}
+
+#[test]
+fn tools_of_claude_do_not_see_the_secret_of_its_telemetry() {
+    offline(|| {
+        let world = World::new(CliProgram::Claude, "tool:cmd=env > made.txt,text:say=done");
+        world.run(&["--permission", "full"]).ok();
+        let variables = world.env.read("made.txt");
+        assert!(variables.contains("EVERLOOP_TURN="), "{variables}");
+        assert!(
+            !variables.contains("OTEL_EXPORTER_OTLP_HEADERS") && !variables.contains("x-everloop-turn"),
+            "{variables}"
+        );
+        let report = world.events("turn_exited")[0].1["exit"]["report"].clone();
+        assert!(report["telemetry"].is_object(), "telemetry was sent: {report}");
     });
 }

@@ -72,3 +72,8 @@ fn our_own_agent_speaks_the_responses_api() {
 fn opencode_edits_a_file() {
     offline(|| reaches_the_goal(CliProgram::Opencode, &[]));
 }
+
+#[test]
+fn copilot_edits_a_file() {
+    offline(|| reaches_the_goal(CliProgram::Copilot, &["--permission", "full"]));
+}

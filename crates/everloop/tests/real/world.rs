@@ -35,6 +35,7 @@ impl World {
             CliProgram::ClaudeSubscription => ("CLAUDE_CODE_OAUTH_TOKEN", base.clone(), ""),
             CliProgram::Codex => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"gpt-5.5\""),
             CliProgram::Gemini => ("GEMINI_API_KEY", base.clone(), "model = \"gemini-2.5-flash\""),
+            CliProgram::Copilot => ("COPILOT_PROVIDER_API_KEY", format!("{base}/v1"), "model = \"fake-model\""),
             CliProgram::Opencode => ("OPENAI_API_KEY", format!("{base}/v1"), "model = \"fake/fake-model\""),
         };
         let program = cli.program();

@@ -290,6 +290,25 @@ fn a_file_under_another_name_or_of_another_mirror_is_refused() {
 }
 
 #[test]
+fn of_finished_tasks_the_newest_are_kept_and_all_of_the_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("mirror");
+    let mut ledger = Sqlite::in_memory().unwrap();
+    for number in 0..COMPLETED_MOST + 2 {
+        let id = format!("t-{number}");
+        let (state, result) = (TaskEnd::Done, String::new());
+        let finish = Op::Finish { task: TaskId::new(&id), fence: Fence(1), state, result };
+        let at = Time(i64::try_from(number).unwrap() + 10);
+        ledger.transact(at, &[task(&id), take(&id), finish, note(&id)]).unwrap();
+    }
+    Mirror::open(&root, None).unwrap().pass(&ledger, SCORES).unwrap();
+    assert_eq!(files_below(&root, "queue/completed").len(), COMPLETED_MOST);
+    let is_there = |number: usize| root.join(format!("queue/completed/t-{number}.json")).exists();
+    assert!(!is_there(0) && !is_there(1) && is_there(2) && is_there(COMPLETED_MOST + 1));
+    assert_eq!(found(&root).unwrap().rows.journal.len(), COMPLETED_MOST + 2);
+}
+
+#[test]
 fn a_journal_with_a_hole_is_numbered_anew_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("mirror");

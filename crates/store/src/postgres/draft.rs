@@ -8,7 +8,7 @@ use everloop_core::event::Event;
 use everloop_core::guard::GuardState;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Stored};
-use everloop_core::op::{LateResult, Message, NewTask, Op, Refusal, Reply, TaskRow, TaskState, Ticket};
+use everloop_core::op::{LateResult, Message, NewTask, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
 
@@ -131,9 +131,12 @@ const LOCK_MESSAGES: &str = "SELECT id FROM everloop.messages WHERE id = ANY($1)
 const LOCK_HEADS: &str = "SELECT * FROM everloop.heads WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 const LOCK_TICKETS: &str =
     "SELECT id, key FROM everloop.tickets WHERE key = ANY($1) AND closed_at IS NULL ORDER BY id FOR UPDATE";
-/// Not locked: no task is ever deleted, and a done task stays done.
-const THERE: &str = "SELECT id, state = 'done' AS done FROM everloop.tasks WHERE id = ANY($1)";
-const NEEDED: &str = "SELECT n.id, n.state = 'done' AS done
+/// Not locked: no task is ever deleted, and a task that unlocks others stays so.
+const THERE: &str = "SELECT id, state = 'done' AND (left(result, 7) = '{\"is\":\"'
+            AND result !~ '^[{]\"is\":\"(reached|progress|not_yet)\"') IS NOT TRUE AS done
+     FROM everloop.tasks WHERE id = ANY($1)";
+const NEEDED: &str = "SELECT n.id, n.state = 'done' AND (left(n.result, 7) = '{\"is\":\"'
+            AND n.result !~ '^[{]\"is\":\"(reached|progress|not_yet)\"') IS NOT TRUE AS done
      FROM everloop.tasks t, json_array_elements_text(t.deps::json) d (id) JOIN everloop.tasks n ON n.id = d.id
      WHERE t.id = ANY($1) AND t.deps <> '[]'";
 /// How many of the missing rows exist now.
@@ -490,7 +493,7 @@ impl BatchDraft {
 
     /// Whether a task is done; `None` when it is not there.
     fn is_done(&self, id: &TaskId) -> Option<bool> {
-        let here = self.tasks.get(id).map(|row| row.state == TaskState::Done);
+        let here = self.tasks.get(id).map(TaskRow::unlocks);
         here.or_else(|| self.facts.get(id).copied())
     }
 

@@ -3,6 +3,7 @@
 
 use everloop_core::op::TaskRow;
 use everloop_core::time::Time;
+use tokio_postgres::Row;
 
 use super::connection::Statement;
 use super::{Postgres, columns, mirror};
@@ -10,6 +11,13 @@ use crate::Error;
 use crate::rows::DocRow;
 
 impl Postgres {
+    /// The hub's clock.
+    pub fn clock(&self) -> Result<Time, Error> {
+        let sql = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
+        let read = |row: &Row| columns::time(row, "now").map_err(columns::shape("the clock"));
+        Ok(self.one(Statement::new("read the hub's clock", sql), read)?.unwrap_or_default())
+    }
+
     /// Every document of a kind and its version, by key: shows which of them changed, without their
     /// bodies.
     pub fn doc_versions(&self, kind: &str) -> Result<Vec<(String, u64)>, Error> {

@@ -86,31 +86,24 @@ impl Postgres {
 
 async fn restore(line: &HubConnection, id: &str, rows: &Rows) -> Result<bool, Error> {
     let doing = "look whether the hub is empty";
-    // The lock keeps another node from doing the same at this moment; commit and rollback both
-    // release it.
-    let look = [
-        Statement::new(doing, "LOCK TABLE everloop.hub IN EXCLUSIVE MODE"),
-        Statement::new(
-            doing,
-            "SELECT NOT EXISTS (SELECT 1 FROM everloop.tasks) AND NOT EXISTS (SELECT 1 FROM everloop.docs)
-                    AND NOT EXISTS (SELECT 1 FROM everloop.journal) AND NOT EXISTS (SELECT 1 FROM everloop.loops) AS empty",
-        ),
-    ];
-    let found = line.send(Some(BEGIN), &look, StatementEnd::Open).await?;
+    // It locks the hub, which keeps another node from doing the same at this moment; commit and
+    // rollback both release it.
+    let adopt = [Statement::new(doing, "SELECT everloop.adopt($1) AS empty").text(id)];
+    let found = line.send(Some(BEGIN), &adopt, StatementEnd::Open).await?;
     let empty: bool =
-        found[1].first().map_or(Ok(false), |row| row.try_get("empty")).map_err(columns::shape("the hub"))?;
+        found[0].first().map_or(Ok(false), |row| row.try_get("empty")).map_err(columns::shape("the hub"))?;
     if !empty {
         line.rollback().await?;
         return Ok(false);
     }
-    for statement in statements(id, rows) {
+    for statement in statements(rows) {
         line.send(None, &[statement], StatementEnd::Open).await?;
     }
     line.send(None, &[], StatementEnd::Commit).await?;
     Ok(true)
 }
 
-fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
+fn statements(rows: &Rows) -> Vec<Statement> {
     let mut all: Vec<Statement> = rows.tasks.chunks(AT_ONCE).map(tasks).collect();
     all.extend(rows.late_results.chunks(AT_ONCE).map(|late| {
         let sql = "INSERT INTO everloop.shelf (task, fence, at, result)
@@ -135,7 +128,6 @@ fn statements(id: &str, rows: &Rows) -> Vec<Statement> {
     }));
     all.extend(records(rows));
     all.extend(heads(rows));
-    all.push(Statement::new("restore the hub's id", "UPDATE everloop.hub SET id = $1").text(id));
     all
 }
 

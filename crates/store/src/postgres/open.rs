@@ -1,5 +1,7 @@
 //! Makes a hub out of an empty database, brings an old one up to date, and refuses a wrong one.
 
+use everloop_core::mesh::rights::Rights;
+
 use super::connection::{BEGIN, HubConnection, Statement, StatementEnd, is_missing};
 use super::url::Url;
 use super::{HubIdentity, columns};
@@ -12,6 +14,8 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0003_functions.sql"),
     include_str!("../../migrations/postgres/0004_beat.sql"),
     include_str!("../../migrations/postgres/0005_keys.sql"),
+    include_str!("../../migrations/postgres/0006_rights.sql"),
+    include_str!("../../migrations/postgres/0007_done.sql"),
 ];
 
 /// The newest hub format known here, kept in `everloop.hub`.
@@ -36,7 +40,8 @@ pub(super) async fn greet(line: &HubConnection, url: &Url) -> Result<HubIdentity
 pub(super) async fn look(line: &HubConnection) -> Result<Option<HubIdentity>, Error> {
     let statement = Statement::new(
         "look at the hub",
-        "SELECT h.id, h.format, (SELECT value FROM everloop.heads WHERE name = 'journal') AS seq FROM everloop.hub h",
+        "SELECT h.id, h.format, (SELECT value FROM everloop.heads WHERE name = 'journal') AS seq,
+                has_table_privilege('everloop.leader', 'UPDATE') AS leads FROM everloop.hub h",
     );
     let rows = match line.read(statement).await {
         Ok(rows) => rows,
@@ -50,6 +55,7 @@ pub(super) async fn look(line: &HubConnection) -> Result<Option<HubIdentity>, Er
             id: row.try_get("id")?,
             format: row.try_get::<_, i32>("format")? as u32,
             last_seq: seq.unwrap_or(0) as u64,
+            rights: if row.try_get("leads")? { Rights::Leader } else { Rights::Worker },
         })
     };
     read().map(Some).map_err(columns::shape("the hub's row"))

@@ -35,7 +35,7 @@ pub struct Findings {
     pub round_trip: Duration,
     /// How far the hub's clock is ahead of ours, in milliseconds.
     pub clock_offset_ms: i64,
-    /// Missing rights; empty without a hub in the database.
+    /// Rights that a login of its kind lacks; empty without a hub in the database.
     pub lacking: Vec<String>,
 }
 
@@ -51,7 +51,10 @@ pub(super) async fn look(line: &HubConnection, url: &Url) -> Result<Findings, Er
     let row = rows.first().ok_or_else(|| silent("the server"))?;
     let (round_trip, clock_offset_ms) = clock(line).await?;
     let hub = open::look(line).await?;
-    let lacking = if hub.is_some() { rights::lacking(line).await? } else { Vec::new() };
+    let lacking = match &hub {
+        Some(hub) => rights::lacking(line, hub.rights).await?,
+        None => Vec::new(),
+    };
     let pooled = is_pooled(line, url).await?;
     let read = || -> Result<Findings, tokio_postgres::Error> {
         Ok(Findings {

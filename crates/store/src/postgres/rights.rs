@@ -1,11 +1,14 @@
-//! The rights of a node in the hub: it can do every operation and can neither drop a table nor
-//! rewrite the journal.
+//! The rights of logins at the hub. A leader's can do every operation, a worker's only what a node
+//! does with tasks; neither can drop a table or rewrite the journal. Which kind a login is, is read
+//! from the hub: it is a leader's when it may update the leader lease.
+
+use everloop_core::mesh::rights::Rights;
 
 use super::connection::{HubConnection, Statement};
 use crate::Error;
 
-/// Table and rights. `SELECT … FOR UPDATE` needs the right to update.
-const NEEDED: &[(&str, &[&str])] = &[
+/// Table and rights of a leader. `SELECT … FOR UPDATE` needs the right to update.
+const LEADER: &[(&str, &[&str])] = &[
     ("hub", &["SELECT"]),
     ("tasks", &["SELECT", "INSERT", "UPDATE"]),
     ("shelf", &["SELECT", "INSERT"]),
@@ -15,6 +18,23 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("loops", &["SELECT", "INSERT", "UPDATE"]),
     ("docs", &["SELECT", "INSERT", "UPDATE"]),
     ("messages", &["SELECT", "INSERT", "UPDATE", "DELETE"]),
+    ("tickets", &["SELECT", "INSERT", "UPDATE"]),
+    ("journal", &["SELECT", "INSERT"]),
+    ("heads", &["SELECT", "UPDATE"]),
+];
+
+/// The same for a worker. What it may write of documents, tickets and tasks is narrowed further by
+/// the rules of format 6.
+const WORKER: &[(&str, &[&str])] = &[
+    ("hub", &["SELECT"]),
+    ("tasks", &["SELECT", "UPDATE (ready_at, state, node, until, fence, failures, result, updated_at)"]),
+    ("shelf", &["SELECT", "INSERT"]),
+    ("nodes", &["SELECT", "INSERT", "UPDATE"]),
+    ("leader", &["SELECT"]),
+    ("guards", &["SELECT"]),
+    ("loops", &["SELECT"]),
+    ("docs", &["SELECT", "INSERT", "UPDATE"]),
+    ("messages", &["SELECT"]),
     ("tickets", &["SELECT", "INSERT", "UPDATE"]),
     ("journal", &["SELECT", "INSERT"]),
     ("heads", &["SELECT", "UPDATE"]),
@@ -31,15 +51,27 @@ const CALLED: &[&str] = &[
     "finish_one(bigint, text, bigint, text, text)",
 ];
 
-/// SQL that makes a role with only the rights that a node needs.
-pub fn role_sql(role: &str) -> String {
+fn needed(rights: Rights) -> &'static [(&'static str, &'static [&'static str])] {
+    match rights {
+        Rights::Leader => LEADER,
+        Rights::Worker => WORKER,
+    }
+}
+
+/// SQL that gives a role these rights and no others, and makes it if there is none. It can be run
+/// again, also to make a leader's role a worker's.
+pub fn role_sql(role: &str, rights: Rights) -> String {
     let name = format!("\"{}\"", role.replace('"', "\"\""));
+    let text = format!("'{}'", role.replace('\'', "''"));
+    let make =
+        format!("IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = {text}) THEN CREATE ROLE {name} LOGIN; END IF;");
     let mut lines = vec![
-        format!("CREATE ROLE {name} LOGIN; -- then in psql: \\password {name}"),
+        format!("DO $role$ BEGIN {make} END $role$; -- then in psql: \\password {name}"),
         format!("ALTER ROLE {name} SET statement_timeout = '5s';"),
+        format!("REVOKE ALL ON ALL TABLES IN SCHEMA everloop FROM {name};"),
         format!("GRANT USAGE ON SCHEMA everloop TO {name};"),
     ];
-    for (table, rights) in NEEDED {
+    for (table, rights) in needed(rights) {
         lines.push(format!("GRANT {} ON everloop.{table} TO {name};", rights.join(", ")));
     }
     for function in CALLED {
@@ -50,15 +82,17 @@ pub fn role_sql(role: &str) -> String {
 
 /// Rights that this login lacks, each as `UPDATE on tasks`. Tables that an older hub does not have
 /// yet are left out.
-pub(super) async fn lacking(line: &HubConnection) -> Result<Vec<String>, Error> {
-    let pairs = || NEEDED.iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
+pub(super) async fn lacking(line: &HubConnection, rights: Rights) -> Result<Vec<String>, Error> {
+    let pairs = || needed(rights).iter().flat_map(|(table, rights)| rights.iter().map(move |right| (*table, *right)));
     let statement = Statement::new(
         "look at the rights",
         "SELECT w.right || ' on ' || w.name AS lacking
          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY w (name, \"right\", place)
          WHERE NOT has_schema_privilege('everloop', 'USAGE')
-            OR NOT CASE w.right
-                   WHEN 'EXECUTE' THEN has_function_privilege(to_regprocedure('everloop.' || w.name), w.right)
+            OR NOT CASE
+                   WHEN w.right = 'EXECUTE' THEN has_function_privilege(to_regprocedure('everloop.' || w.name), w.right)
+                   WHEN w.right LIKE '% (%'
+                   THEN has_any_column_privilege(to_regclass('everloop.' || w.name), split_part(w.right, ' ', 1))
                    ELSE has_table_privilege(to_regclass('everloop.' || w.name), w.right) END ORDER BY place",
     );
     let names = pairs().map(|(table, _)| table).chain(CALLED.iter().copied());

@@ -1,6 +1,7 @@
 //! What only shows from inside: query plans, and the migration of a hub from an older format.
 
 use everloop_core::ids::LoopId;
+use everloop_core::mesh::rights::Rights;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_testkit::postgres::server;
@@ -114,4 +115,36 @@ fn an_older_hub_is_brought_forward_once_and_keeps_what_it_holds() {
     let forward = async || open::bring_forward(&HubConnection::connect(&url).await?, &url, &scripts).await;
     assert!(waiter.wait(forward).is_err());
     assert_eq!(look(), format!("{newer}|red"));
+}
+
+#[test]
+fn a_hub_of_every_format_before_rights_becomes_current_and_its_roles_stay_leaders() {
+    for format in 1..open::FORMAT {
+        let (url, name) = empty();
+        let scripts = &open::MIGRATIONS[..format as usize];
+        let forward = async || open::bring_forward(&HubConnection::connect(&url).await?, &url, scripts).await;
+        Waiter::new().unwrap().wait(forward).unwrap();
+        let task = "insert into everloop.tasks values ('t', null, 'batch', '', '', 0, '[]', 'me', 'operator', 0, 'queued', null,
+                                                       null, 0, 0, null, 1, 1)";
+        server().psql(&name, task);
+        let role = format!("before_{format}");
+        server().psql(
+            &name,
+            &format!(
+                "create role {role} login; grant usage on schema everloop to {role};
+            grant select, insert, update, delete on all tables in schema everloop to {role}"
+            ),
+        );
+        assert_eq!(Postgres::migrate(&url).unwrap(), format);
+        let least = Url::parse(&server().url_as(&role, "", &name)).unwrap();
+        let found = Postgres::probe(&least).unwrap();
+        let hub = found.hub.expect("there is one");
+        assert_eq!((hub.format, hub.rights), (open::FORMAT, Rights::Leader), "format {format}");
+        let lacks_docs = if format == 1 { vec!["SELECT on docs", "INSERT on docs", "UPDATE on docs"] } else { vec![] };
+        assert_eq!(found.lacking, lacks_docs, "format {format}: only a table that was not there yet");
+        assert_eq!(
+            opened(&least).tasks(&TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 9 }).unwrap().len(),
+            1
+        );
+    }
 }

@@ -18,21 +18,25 @@ use crate::{Error, leader, task};
 /// change between a decision and the commit; dropping the transaction without a commit rolls it
 /// back.
 pub(super) fn run(conn: &mut Connection, key: Option<&ChainKey>, now: Time, ops: &[Op]) -> Result<Vec<Reply>, Error> {
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql("begin a transaction"))?;
-    let batch = Batch { tx, key, now };
+    let batch = Batch::begin(conn, key, now)?;
     let replies = ops.iter().map(|op| batch.apply(op)).collect::<Result<_, _>>()?;
     batch.tx.commit().map_err(sql("commit a transaction"))?;
     Ok(replies)
 }
 
-struct Batch<'a> {
-    tx: Transaction<'a>,
+pub(super) struct Batch<'a> {
+    pub(super) tx: Transaction<'a>,
     key: Option<&'a ChainKey>,
     now: Time,
 }
 
-impl Batch<'_> {
-    fn apply(&self, op: &Op) -> Result<Reply, Error> {
+impl<'a> Batch<'a> {
+    pub(super) fn begin(conn: &'a mut Connection, key: Option<&'a ChainKey>, now: Time) -> Result<Self, Error> {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql("begin a transaction"))?;
+        Ok(Self { tx, key, now })
+    }
+
+    pub(super) fn apply(&self, op: &Op) -> Result<Reply, Error> {
         match op {
             Op::Enqueue(task) => self.enqueue(task),
             Op::Claim { node, n, owner, lease } => self.claim(node, *n, owner.as_ref(), self.now + *lease),
@@ -254,7 +258,7 @@ impl Batch<'_> {
         Ok(Reply::Ok)
     }
 
-    fn append(&self, owner: Option<&LoopId>, events: &[Event]) -> Result<Reply, Error> {
+    pub(super) fn append(&self, owner: Option<&LoopId>, events: &[Event]) -> Result<Reply, Error> {
         let (mut seq, mut sum) = read::journal_end(&self.tx)?;
         let mut records = Vec::with_capacity(events.len());
         for event in events {
@@ -280,7 +284,7 @@ impl Batch<'_> {
         Ok(Reply::Appended(seq))
     }
 
-    fn row(&self, id: &TaskId) -> Result<TaskRow, Error> {
+    pub(super) fn row(&self, id: &TaskId) -> Result<TaskRow, Error> {
         read::task(&self.tx, id)?.ok_or_else(|| task::gone(id).into())
     }
 
@@ -307,7 +311,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn write(&self, doing: &'static str, text: &str, params: impl Params) -> Result<usize, Error> {
+    pub(super) fn write(&self, doing: &'static str, text: &str, params: impl Params) -> Result<usize, Error> {
         self.tx.prepare_cached(text).and_then(|mut s| s.execute(params)).map_err(sql(doing))
     }
 }

@@ -27,7 +27,10 @@ pub(super) const READY: Query = Query {
             AND CASE state WHEN 'queued' THEN ready_at ELSE until END <= ?1
             AND (deps = '[]'
                  OR NOT EXISTS (SELECT 1 FROM json_each(tasks.deps) d LEFT JOIN tasks t ON t.id = d.value
-                                WHERE t.state IS NOT 'done'))
+                                WHERE t.state IS NOT 'done'
+                                   OR (t.result GLOB '{\"is\":\"*' AND t.result NOT GLOB '{\"is\":\"reached\"*'
+                                       AND t.result NOT GLOB '{\"is\":\"progress\"*'
+                                       AND t.result NOT GLOB '{\"is\":\"not_yet\"*')))
           ORDER BY priority DESC, created_at, id LIMIT ?3",
 };
 
@@ -136,12 +139,16 @@ pub(super) fn ready(conn: &Connection, now: Time, owner: Option<&LoopId>, n: u32
     rows.into_iter().map(columns::RawTask::understood).collect()
 }
 
-/// Whether all dependencies of a task are done.
+/// Whether all dependencies of a task unlock it.
 pub(super) fn deps_done(conn: &Connection, id: &TaskId) -> Result<bool, Error> {
     let query = Query {
         doing: "look at a task's dependencies",
         sql: "SELECT NOT EXISTS (SELECT 1 FROM tasks, json_each(tasks.deps) d LEFT JOIN tasks t ON t.id = d.value
-                                 WHERE tasks.id = ?1 AND t.state IS NOT 'done')",
+                                 WHERE tasks.id = ?1
+                                   AND (t.state IS NOT 'done'
+                                        OR (t.result GLOB '{\"is\":\"*' AND t.result NOT GLOB '{\"is\":\"reached\"*'
+                                            AND t.result NOT GLOB '{\"is\":\"progress\"*'
+                                            AND t.result NOT GLOB '{\"is\":\"not_yet\"*')))",
     };
     Ok(query.one(conn, [id.as_str()], |row| row.get(0))?.unwrap_or(true))
 }

@@ -32,6 +32,7 @@ fn spec() -> LoopSpec {
             weight: 2,
             pin: "abc".into(),
             proof: everloop_core::test_evidence::Proof::default(),
+            parallel: false,
         }],
         agent: AgentSpec {
             name: "claude".into(),
@@ -52,6 +53,7 @@ fn spec() -> LoopSpec {
             protect: vec!["tests/**".into()],
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         },
         bounds: Bounds { max_turns: Some(9), max_time: Some(Duration::from_secs(3600)), deadline: Some(Time(99)) },

@@ -3,8 +3,10 @@
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::Damage;
-use everloop_core::op::{NewTask, Op, Reply, Trust};
+use everloop_core::mesh::rights::Rights;
+use everloop_core::op::{NewTask, Op, Refusal, Reply, TaskEnd, Trust};
 use everloop_core::time::Time;
+use everloop_store::mirror::Rows;
 use everloop_store::postgres::{FORMAT, HeartbeatReply, HubClock, HubOptions, Url, role_sql};
 use everloop_store::replay::replay;
 use everloop_store::{Error, Ledger, Postgres};
@@ -148,7 +150,7 @@ fn a_role_with_the_least_rights_can_do_everything_and_break_nothing() {
     raw(&url, "create role nobody_yet login");
     let stranger = open(&server().url_as("nobody_yet", "", database)).unwrap_err();
     assert!(matches!(stranger, Error::Denied { .. }), "{stranger:?}");
-    raw(&url, &role_sql("least \"rights\""));
+    raw(&url, &role_sql("least \"rights\"", Rights::Leader));
     let least = server().url_as("least%20%22rights%22", "", database);
     assert_eq!(Postgres::probe(&Url::parse(&least).unwrap()).unwrap().lacking, Vec::<String>::new());
     let mut ledgers: Vec<Box<dyn Ledger>> =
@@ -162,6 +164,148 @@ fn a_role_with_the_least_rights_can_do_everything_and_break_nothing() {
     assert_eq!(Postgres::probe(&Url::parse(&least).unwrap()).unwrap().lacking, ["UPDATE on heads"]);
     let denied = ledgers[1].transact(Time(1), &[note()]).unwrap_err();
     assert!(matches!(denied, Error::Denied { doing: "lock the heads", .. }), "{denied:?}");
+}
+
+fn doc(kind: &str, version: u64) -> Op {
+    Op::SaveDoc { kind: kind.to_owned(), key: "k".to_owned(), version, body: "{}".to_owned() }
+}
+
+fn ticket(key: &str) -> Op {
+    Op::OpenTicket { key: key.to_owned(), owner: None, text: "look".to_owned() }
+}
+
+/// A new hub with two tasks, three documents and a ticket, and the address of a worker's login.
+fn with_worker(role: &str) -> (String, String) {
+    let url = made();
+    let mut owner = open(&url).unwrap();
+    let docs = ["mesh", "node", "account"].map(|kind| doc(kind, 0));
+    let all: Vec<Op> = [task("t"), task("u"), ticket("mesh:k")].into_iter().chain(docs).collect();
+    owner.transact(Time(1), &all).unwrap();
+    raw(&url, &role_sql(role, Rights::Worker));
+    let worker = server().url_as(role, "", url.rsplit('/').next().unwrap());
+    (url, worker)
+}
+
+#[test]
+fn a_worker_takes_renews_returns_and_ends_tasks_and_beats() {
+    let (_, address) = with_worker("worker_ok");
+    assert_eq!(Postgres::probe(&Url::parse(&address).unwrap()).unwrap().lacking, Vec::<String>::new());
+    let mut worker = open(&address).unwrap();
+    assert_eq!(worker.rights(), Rights::Worker);
+    let (node, lease) = (NodeId::new("w"), std::time::Duration::from_secs(90));
+    let (id, result) = (TaskId::new("t"), "{}".to_owned());
+    let take = |fence| Op::Take { task: id.clone(), fence: Fence(fence), node: node.clone(), lease };
+    let renew = Op::Renew { task: id.clone(), fence: Fence(1), lease };
+    let shelve = Op::Shelve { task: id.clone(), fence: Fence(1), result: result.clone() };
+    let back = Op::Release { task: id.clone(), fence: Fence(1), ready_at: Time(0), failed: true };
+    let finish =
+        |fence| Op::Finish { task: id.clone(), fence: Fence(fence), state: TaskEnd::Done, result: result.clone() };
+    worker.beat(Time(2), &node, "{}").unwrap();
+    worker.transact(Time(2), &[take(1)]).unwrap();
+    worker.transact(Time(3), &[renew]).unwrap();
+    worker.transact(Time(4), &[shelve, back]).unwrap();
+    worker.transact(Time(5), &[doc("account", 1), doc("immune", 0), note()]).unwrap();
+    worker.transact(Time(6), &[ticket("dead:t"), ticket("distrust:k:w"), ticket("immune.observer")]).unwrap();
+    worker.transact(Time(7), &[ticket("dead:t")]).unwrap();
+    let close = Op::CloseTicket { key: "distrust:k:w".to_owned(), answer: "it is trusted now".to_owned() };
+    worker.transact(Time(8), &[close]).unwrap();
+    // In one batch, as after the hub was away.
+    worker.transact(Time(9), &[take(2), finish(2)]).unwrap();
+    worker.transact(Time(10), &[claim(1)]).unwrap();
+    worker.hint("work").unwrap();
+}
+
+#[test]
+fn a_worker_is_refused_in_words_what_leaders_and_people_write() {
+    let (_, address) = with_worker("worker_words");
+    let mut worker = open(&address).unwrap();
+    let (node, lease) = (NodeId::new("w"), std::time::Duration::from_secs(15));
+    let cancel = Op::Amend { task: TaskId::new("t"), change: everloop_core::op::Amendment::Cancel };
+    let close = Op::CloseTicket { key: "mesh:k".to_owned(), answer: "yes".to_owned() };
+    let elect = Op::Elect { node, lease };
+    for op in [doc("mesh", 1), doc("node", 1), doc("reconcile", 0), task("v"), cancel, close, elect, save(0)] {
+        let refused = worker.transact(Time(2), std::slice::from_ref(&op)).unwrap_err();
+        assert!(matches!(refused, Error::Refused(Refusal::Rights { .. })), "{op:?}: {refused:?}");
+        assert!(refused.to_string().starts_with("the login at the hub has the rights of a worker"), "{refused}");
+    }
+}
+
+/// The same, by a program that keeps to no rule but the hub's.
+#[test]
+fn the_hub_itself_refuses_a_worker_what_leaders_and_people_write() {
+    let (url, _) = with_worker("worker_sql");
+    raw(&url, "update everloop.tasks set state = 'leased', node = 'n', until = 1, fence = 1 where id = 'u'");
+    let forged = "values ('mesh' || chr(31) || 'x', 'mesh', 'x', 1, 1, '{}')";
+    let refused = [
+        "update everloop.docs set body = '[]' where kind in ('mesh', 'node') returning 1",
+        &format!("insert into everloop.docs (name, kind, key, version, updated_at, body) {forged}"),
+        "update everloop.docs set kind = 'mesh' where kind = 'account' returning 1",
+        "insert into everloop.leader values (1, 'w', 9, 9)",
+        "update everloop.leader set node = 'w' returning 1",
+        "insert into everloop.tasks select * from everloop.tasks",
+        "update everloop.tasks set prompt = 'rm -rf /' where id = 't' returning 1",
+        "update everloop.tasks set state = 'done', result = '{}' where id = 't' returning 1",
+        "update everloop.tasks set node = 'w' where id = 'u' returning 1",
+        "update everloop.tasks set fence = 2, node = 'w' where id = 'u' returning 1",
+        "delete from everloop.tasks",
+        "update everloop.tickets set closed_at = 1, answer = 'yes' where key = 'mesh:k' returning 1",
+        "insert into everloop.tickets values (99, 'mesh:x', null, 'x', 1, null, null)",
+        "update everloop.hub set id = 'x'",
+        "select everloop.adopt('x')",
+        "delete from everloop.journal",
+        "alter table everloop.docs disable row level security",
+        "set role postgres; update everloop.hub set id = 'x'",
+    ];
+    for sql in refused {
+        let said = std::panic::catch_unwind(|| raw(&url, &format!("set session authorization worker_sql; {sql}")));
+        // A row that a rule hides is not there for a change.
+        assert!(said.as_ref().map_or(true, |rows| !rows.contains('1')), "`{sql}` was allowed: {said:?}");
+    }
+    let kept = "select (select count(*) from everloop.docs where body = '{}'), (select count(*) from everloop.tasks),
+                       (select node from everloop.tasks where id = 'u'), (select count(*) from everloop.tickets)";
+    assert_eq!(raw(&url, kept), "3|2|n|1", "nothing changed");
+}
+
+#[test]
+fn a_lost_hub_is_restored_with_the_least_rights_of_a_leader_once_and_never_with_a_workers() {
+    let url = made();
+    let database = url.rsplit('/').next().unwrap();
+    for (role, rights) in [("restores", Rights::Leader), ("restores_not", Rights::Worker)] {
+        raw(&url, &role_sql(role, rights));
+    }
+    let as_role = |role: &str| open(&server().url_as(role, "", database)).unwrap();
+    let (mut model, rows) = (everloop_store::Model::default(), |model: &everloop_store::Model| Rows {
+        tasks: vec![model.task(&TaskId::new("t")).unwrap().unwrap()],
+        docs: vec![("mesh".to_owned(), model.doc("mesh", "k").unwrap().unwrap())],
+        tickets: model.tickets(everloop_store::Tickets::Open).unwrap(),
+        ..Rows::default()
+    });
+    model.transact(Time(1), &[task("t"), doc("mesh", 0), ticket("mesh:k")]).unwrap();
+    let rows = rows(&model);
+    let denied = as_role("restores_not").restore("lost", &rows).unwrap_err();
+    assert!(matches!(denied, Error::Denied { .. }), "{denied:?}");
+    let mut leader = as_role("restores");
+    assert!(leader.restore("lost", &rows).unwrap());
+    assert_eq!((leader.id(), raw(&url, "select id from everloop.hub").as_str()), ("lost", "lost"));
+    assert_eq!(leader.doc("mesh", "k").unwrap(), model.doc("mesh", "k").unwrap());
+    assert!(!leader.restore("other", &rows).unwrap(), "it is not empty any more");
+    assert_eq!(raw(&url, "select id from everloop.hub"), "lost");
+}
+
+#[test]
+fn a_role_becomes_a_workers_and_a_leaders_again() {
+    let (url, address) = with_worker("worker_turns");
+    let mut ledger = open(&address).unwrap();
+    raw(&url, &role_sql("worker_turns", Rights::Leader));
+    assert!(ledger.transact(Time(2), &[task("v")]).is_err(), "until it connects again");
+    let mut ledger = open(&address).unwrap();
+    assert_eq!(ledger.rights(), Rights::Leader);
+    ledger.transact(Time(2), &[task("v"), doc("mesh", 1)]).unwrap();
+    raw(&url, &role_sql("worker_turns", Rights::Worker));
+    let denied = ledger.transact(Time(3), &[task("w")]).unwrap_err();
+    assert!(matches!(denied, Error::Denied { .. }), "what the hub refuses is no silence of it: {denied:?}");
+    let refused = ledger.transact(Time(4), &[task("w")]).unwrap_err();
+    assert!(matches!(refused, Error::Refused(Refusal::Rights { .. })), "the next connection knows: {refused:?}");
 }
 
 #[test]

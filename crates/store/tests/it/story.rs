@@ -306,6 +306,7 @@ fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::WrongState { .. } => 3,
         Refusal::BadDependency { .. } => 4,
         Refusal::NotLeader { .. } => 5,
+        Refusal::Rights { .. } => unreachable!("the logins of this story are leaders'"),
     }]
 }
 

@@ -68,6 +68,7 @@ const NAMES: &[(&str, ScriptedReply)] = &[
     ("402", ScriptedReply::Status(402)),
     ("403", ScriptedReply::Status(403)),
     ("400", ScriptedReply::Status(400)),
+    ("404", ScriptedReply::Status(404)),
     ("too-long", ScriptedReply::TooLong),
     ("claude-limit", ScriptedReply::ClaudeLimit),
     ("claude-warn", ScriptedReply::ClaudeWarn),

@@ -202,10 +202,10 @@ impl World {
             if stored.as_ref() != Some(&invariants.fold) {
                 return broken("replay", format!("loop {id}: stored {stored:?}, replayed {:?}", invariants.fold));
             }
-            if stored.is_some_and(|s| s.turns != invariants.counted) {
+            if stored.is_some_and(|s| s.task.turns != invariants.counted) {
                 return broken(
                     "turns",
-                    format!("loop {id}: {} turns count, it says {}", invariants.counted, invariants.fold.turns),
+                    format!("loop {id}: {} turns count, it says {}", invariants.counted, invariants.fold.task.turns),
                 );
             }
         }

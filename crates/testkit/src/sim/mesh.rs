@@ -36,6 +36,8 @@ pub use sum::{Sum, Tally};
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub nodes: u64,
+    /// So many of them, the last ones, have the login of a worker.
+    pub workers: u64,
     /// Tasks that each of them works on at once.
     pub slots: u64,
     /// Checks of a loop, each of which wants its own file.
@@ -54,6 +56,8 @@ pub struct Setup {
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
+    /// How long a clone takes at most; a push takes half of that.
+    pub clone: Duration,
     pub ill: Ill,
     /// What a stranger does that can write to the hub.
     pub stranger: Stranger,
@@ -111,7 +115,9 @@ pub fn random(seed: u64) -> Setup {
         one_in: dice.pick(&[100, 400, 2_000]),
         drift: dice.one_in(4),
         work: Duration::from_secs(dice.pick(&[20, 100, 400])),
+        clone: Duration::from_secs(dice.pick(&[2, 2, 2, 300])),
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check, Ill::All]),
+        workers: dice.pick(&[0, 0, 1, 2, 4]),
         ..small()
     }
 }
@@ -170,6 +176,7 @@ pub fn one_is_ill(seed: u64) -> Setup {
 pub fn small() -> Setup {
     Setup {
         nodes: 2,
+        workers: 0,
         slots: 1,
         checks: 2,
         loops: 1,
@@ -179,6 +186,7 @@ pub fn small() -> Setup {
         one_in: 0,
         drift: false,
         work: Duration::from_secs(5),
+        clone: Duration::from_secs(2),
         ill: Ill::Nobody,
         stranger: Stranger::Absent,
     }

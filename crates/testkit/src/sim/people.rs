@@ -122,7 +122,7 @@ impl World {
     }
 
     fn amend(&mut self, id: &LoopId, change: Amendment) {
-        let Some(task) = self.stored(id).and_then(|s| s.task) else { return };
+        let Some(task) = self.stored(id).and_then(|s| s.task.id) else { return };
         if self.outside(&[Op::Amend { task: task.clone(), change }]) {
             self.watch.amended.insert(task);
         }
@@ -166,7 +166,7 @@ impl World {
             if !reached {
                 let watches = !state.spec.watch.is_empty();
                 let deadline = watches.then(|| self.wall() + WATCH_ON);
-                let bounds = Bounds { max_turns: Some(state.turns + FRESH_TURNS), deadline, ..Bounds::default() };
+                let bounds = Bounds { max_turns: Some(state.task.turns + FRESH_TURNS), deadline, ..Bounds::default() };
                 self.ask(&id, &LoopCommand::Resume { bounds: Some(bounds), budget: None });
             }
         }

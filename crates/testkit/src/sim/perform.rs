@@ -65,12 +65,12 @@ impl World {
             (w.run_checks(id, &tree, true), work)
         };
         let found = self.must("baseline", id.as_str(), run)?;
-        self.answer(id, &Input::Baselined { result: Ok(found) })
+        self.answer(id, &Input::Baselined { result: Ok(found), notes: Vec::new() })
     }
 
     /// A private worktree where the work stands; the one that is there already is kept.
     fn prepare(&mut self, id: &LoopId, turn: &TurnId) {
-        let start = self.state_of(id).and_then(|s| s.work.clone());
+        let start = self.state_of(id).and_then(|s| s.progress.work.clone());
         let site = self.sites.get_mut(id).expect("every loop has a site");
         if site.setup.in_place() {
             site.began.entry(turn.clone()).or_insert_with(|| site.folder.clone());
@@ -82,7 +82,8 @@ impl World {
 
     /// The turn's folder with its prompt.
     fn describe(&mut self, id: &LoopId, turn: &TurnId) {
-        let told = self.state_of(id).map_or_else(Vec::new, |s| s.notes.iter().map(|n| n.text().to_owned()).collect());
+        let told =
+            self.state_of(id).map_or_else(Vec::new, |s| s.people.notes.iter().map(|n| n.text().to_owned()).collect());
         self.watch.prompts.insert(turn.clone(), told);
     }
 
@@ -187,7 +188,8 @@ impl World {
 
     fn run_checks(&mut self, id: &LoopId, tree: &Tree, changed: bool) -> Scoreboard {
         let setup = self.sites[id].setup.clone();
-        let known = self.state_of(id).filter(|s| s.phase != Phase::New).map(|s| s.board.clone()).unwrap_or_default();
+        let known =
+            self.state_of(id).filter(|s| s.phase != Phase::New).map(|s| s.progress.board.clone()).unwrap_or_default();
         let mut rows = Vec::new();
         for (n, check) in setup.spec.checks.iter().enumerate() {
             let before = known.0.iter().find(|r| r.name == check.name).map(|r| &r.verdict);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everloop_core::action::LoopCommand;
 use everloop_core::guard::Scope;
 use everloop_core::ids::{LoopId, TaskId};
+use everloop_core::isolation::CommandAccess;
 use everloop_core::op::{Amendment, NewTask, Trust};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::test_evidence::Proof;
@@ -180,6 +181,7 @@ fn watchful(spec: &mut LoopSpec, every: u64, park_after: u32) {
         timeout: Duration::from_secs(20),
         title: String::new(),
         prompt: String::new(),
+        access: CommandAccess::default(),
     };
     spec.watch = WatchSpec { monitors: vec![monitor], park_after };
 }
@@ -203,7 +205,7 @@ pub(super) fn task(id: String, owner: LoopId, kind: &str, ready_at: Time) -> New
 /// A check of this name.
 pub(super) fn check(name: String) -> CheckSpec {
     let (run, timeout) = (format!("./{name}"), Duration::from_secs(60));
-    CheckSpec { name, run, timeout, weight: 1, pin: String::new(), proof: Proof::default() }
+    CheckSpec { name, run, timeout, weight: 1, pin: String::new(), proof: Proof::default(), parallel: false }
 }
 
 /// The spec of a simulated loop: that of the samples, with checks and a script.

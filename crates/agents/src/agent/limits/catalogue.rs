@@ -2,10 +2,10 @@
 //! because texts change with almost every release. Each rule has a sample in
 //! `tests/it/streams/limits.rs`.
 
-use everloop_core::spec::AgentKind::{Claude, Codex, Gemini, Opencode};
+use everloop_core::spec::AgentKind::{Acp, Claude, Codex, Copilot, Gemini, Opencode};
 use everloop_core::stream::LimitClass;
 
-use super::Ends::{Told, Untold};
+use super::Ends::{Midnight, Told, Untold};
 use super::RefusalSign::{Code, CodeBegins, Says, SaysBoth, Status};
 use super::VendorRecord::{Allowance, Error, Exit, Result, Retry, Synthetic};
 use super::{LimitRule, RefusalSign};
@@ -42,6 +42,18 @@ pub const CATALOGUE: &[LimitRule] = &[
         records: &[Allowance],
         signs: &[Code("rejected")],
         class: LimitClass::Window,
+        ends: Told,
+    },
+    // Anthropic's own cap on an API account, whichever program met it. Its status is 400.
+    LimitRule {
+        id: "any.spend-cap",
+        agents: &[],
+        records: &[],
+        signs: &[
+            SaysBoth("reached your specified", "usage limits"),
+            SaysBoth("usage limits", "you will regain access on "),
+        ],
+        class: LimitClass::Spend,
         ends: Told,
     },
     // claude, texts: 1.0.x to 2.1.325.
@@ -168,6 +180,14 @@ pub const CATALOGUE: &[LimitRule] = &[
         ends: Untold,
     },
     LimitRule {
+        id: "codex.model-unknown",
+        agents: &[Codex],
+        records: &[Error, Result],
+        signs: &[SaysBoth("the model `", "` does not exist"), Says("model is not supported when using codex")],
+        class: LimitClass::Request,
+        ends: Untold,
+    },
+    LimitRule {
         id: "codex.rate",
         agents: &[Codex],
         records: &[Error, Result, Retry],
@@ -181,8 +201,9 @@ pub const CATALOGUE: &[LimitRule] = &[
         agents: &[Gemini],
         records: &[Result, Retry],
         signs: &[Says("exhausted your daily quota")],
-        class: LimitClass::Weekly,
-        ends: Told,
+        class: LimitClass::Daily,
+        // Google counts the days of California.
+        ends: Midnight("America/Los_Angeles"),
     },
     LimitRule {
         id: "gemini.model",
@@ -239,6 +260,14 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Network,
         ends: Untold,
     },
+    LimitRule {
+        id: "gemini.model-unknown",
+        agents: &[Gemini],
+        records: &[Result],
+        signs: &[Says("is not found for api version")],
+        class: LimitClass::Request,
+        ends: Untold,
+    },
     // opencode: fields of the response, for any vendor.
     LimitRule {
         id: "opencode.usage-limit",
@@ -253,6 +282,22 @@ pub const CATALOGUE: &[LimitRule] = &[
         agents: &[Opencode],
         records: &[Error],
         signs: &[Code("ProviderAuthError"), Code("authentication_error")],
+        class: LimitClass::Auth,
+        ends: Untold,
+    },
+    LimitRule {
+        id: "copilot.auth",
+        agents: &[Copilot],
+        records: &[Error],
+        signs: &[Code("authentication"), Says("no authentication information found")],
+        class: LimitClass::Auth,
+        ends: Untold,
+    },
+    LimitRule {
+        id: "acp.auth",
+        agents: &[Acp],
+        records: &[Error],
+        signs: &[Code("auth_required")],
         class: LimitClass::Auth,
         ends: Untold,
     },
@@ -325,6 +370,26 @@ pub const CATALOGUE: &[LimitRule] = &[
         records: &[],
         signs: NETWORK,
         class: LimitClass::Network,
+        ends: Untold,
+    },
+    // Last, because vendors use the same status and type for a full context or a lack of credit.
+    LimitRule {
+        id: "any.request",
+        agents: &[],
+        records: &[Synthetic, Result, Error, Exit],
+        signs: &[
+            Code("model_not_found"),
+            Code("ProviderModelNotFoundError"),
+            Code("not_found_error"),
+            Code("invalid_request_error"),
+            Code("invalid_request"),
+            Code("INVALID_ARGUMENT"),
+            Code("NOT_FOUND"),
+            Status(400, 400),
+            Status(404, 405),
+            Status(422, 422),
+        ],
+        class: LimitClass::Request,
         ends: Untold,
     },
 ];

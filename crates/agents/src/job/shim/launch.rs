@@ -23,7 +23,7 @@ use nix::unistd::{
 use super::super::cgroup::Cgroup;
 use super::super::spec::{Errors, Spec};
 use super::super::{HIDE_PREFIX, JOB_VAR, brand, files, key, turn_socket};
-use crate::isolation::{Confined, Confinement};
+use crate::isolation::{Confined, Confinement, SharedRules};
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
 const PIPE_BYTES: i32 = 1 << 20;
@@ -70,6 +70,8 @@ pub(super) struct Around<'a> {
     /// Where `everloop` inside of it reaches the shim.
     pub(super) socket: Option<&'a Path>,
     pub(super) cgroup: Option<&'a Cgroup>,
+    /// Rules that the command enters before its own.
+    pub(super) shared: Option<&'a SharedRules>,
 }
 
 /// Starts the command; without the group if it cannot be put into it.
@@ -120,7 +122,7 @@ fn number(around: Around<'_>) -> Option<u64> {
 fn confinement(spec: &Spec, around: Around<'_>) -> Result<Confinement, String> {
     match (&spec.isolation, around.tmp) {
         (Some(isolation), Some(tmp)) => {
-            let of = Confined { isolation, argv: &spec.argv, cwd: &spec.cwd, tmp };
+            let of = Confined { isolation, argv: &spec.argv, cwd: &spec.cwd, tmp, shared: around.shared };
             Confinement::prepare(of).map_err(|why| format!("cannot isolate the command: {why}"))
         }
         _ => Ok(Confinement::open(&spec.argv)),

@@ -1,7 +1,7 @@
 //! The screen of Codex: blocks that begin with a mark at the left edge, the input line `›`, a
 //! status line; or a menu.
 
-use super::{Limit, State, is_spinner};
+use super::{Limit, PaneView, State, is_spinner};
 
 /// The last line of its menus names keys and their effect: `enter continue · esc quit`,
 /// `Press enter to confirm or esc to cancel`. The wording differs between versions.
@@ -11,14 +11,15 @@ const KEYS_DO: [&str; 6] = ["select", "back", "confirm", "cancel", "continue", "
 /// The title while it waits for a permission.
 const ASKS: &str = "Action Required";
 
-pub(super) fn detect(lines: &[&str], title: &str) -> State {
+pub(super) fn detect(lines: &[&str], sight: &PaneView) -> State {
+    let title = sight.title.as_str();
     let Some(input) = lines.iter().rposition(|l| l.starts_with('›')) else { return State::Unknown };
     let block = last_block(&lines[..input]);
     let last = lines.last().map(|l| l.to_lowercase()).unwrap_or_default();
     let names = |words: &[&str]| words.iter().any(|w| last.contains(w));
     let menu = is_choice(lines[input]) && names(&KEYS) && names(&KEYS_DO) || title.contains(ASKS);
-    if let Some(Limit { until }) = block.and_then(limit) {
-        return State::Limited { until };
+    if let Some(limited) = block.and_then(limit).and_then(|limit| sight.limited(limit)) {
+        return limited;
     }
     if menu {
         let top = lines[..input].iter().rposition(|l| l.starts_with(['•', '■', '›'])).map_or(0, |i| i + 1);
@@ -36,8 +37,13 @@ pub(super) fn detect(lines: &[&str], title: &str) -> State {
 }
 
 pub(super) fn composer(lines: &[&str]) -> Option<String> {
+    input_line(lines).filter(|input| !is_choice(input))
+}
+
+/// The last line with the mark of the input, which is a choice in a menu.
+pub(super) fn input_line(lines: &[&str]) -> Option<String> {
     let input = lines.iter().rev().find(|l| l.starts_with('›'))?;
-    (!is_choice(input)).then(|| input.trim_start_matches('›').trim().to_owned())
+    Some(input.trim_start_matches('›').trim().to_owned())
 }
 
 /// The last block before the input line. Further lines of an answer are indented, so a mark at the
@@ -56,7 +62,7 @@ fn limit(block: &[&str]) -> Option<Limit> {
         return None;
     }
     let until = said.rsplit_once("try again at ").map(|(_, t)| t.trim_end_matches('.').to_owned());
-    Some(Limit { until })
+    Some(Limit { until, said })
 }
 
 /// The question of a menu: its first line with a question mark, else its first words. The agent's

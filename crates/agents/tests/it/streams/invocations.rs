@@ -3,6 +3,7 @@
 //! program.
 
 use std::path::Path;
+use std::time::Duration;
 
 use everloop_agents::agent::{Invocation, Order, Receiver, invocation};
 use everloop_core::spec::{AgentKind, AgentSpec, Permission, Telemetry};
@@ -26,8 +27,10 @@ fn call(agent: &AgentSpec, resume: Option<&str>) -> Invocation {
         prompt_file: Path::new("/turn/prompt.md"),
         resume,
         left_microusd: Some(1_500_000),
+        left_tokens: Some(20_000),
         ours: Path::new("/bin/everloop"),
         state_dir: Path::new("/state"),
+        answer_within: Duration::from_secs(60),
         telemetry: Some(Receiver { endpoint: "http://127.0.0.1:9300", header: "x-turn=k3f9-1.1" }),
         env: &[("HOME".to_owned(), "/nowhere".to_owned())],
     })
@@ -43,12 +46,15 @@ fn claude() {
     assert_eq!(
         edits.argv.join(" "),
         "/opt/claude -p --output-format stream-json --model=vendor/model --resume=id --max-budget-usd=1.500000 \
-         --permission-mode acceptEdits --allowedTools Bash(cargo test:*) Bash(make:*) --setting-sources user --strict-mcp-config \
-         --verbose --extra"
+         --max-turns=21 --permission-mode acceptEdits --allowedTools Bash(cargo test:*) Bash(make:*) \
+         --mcp-config={\"mcpServers\":{\"everloop\":{\"args\":[\"--state-dir\",\"/state\",\"mcp\",\"--permission-within=60000ms\"],\
+         \"command\":\"/bin/everloop\",\"type\":\"stdio\"}}} --permission-prompt-tool=mcp__everloop__permission \
+         --setting-sources user --strict-mcp-config --verbose --extra"
     );
     assert_eq!(value(&edits, "ANTHROPIC_BASE_URL"), Some("http://127.0.0.1:9/v1"));
     assert_eq!(value(&edits, "CLAUDE_CODE_MAX_RETRIES"), Some("2"));
     assert_eq!(value(&edits, "IS_SANDBOX"), None);
+    assert_eq!(value(&edits, "MCP_TOOL_TIMEOUT"), Some("120000"));
     assert_eq!(edits.stdin.as_deref(), Some(Path::new("/turn/prompt.md")));
     let full = call(&agent(AgentKind::Claude, Permission::Full), None);
     assert!(full.argv.contains(&"--dangerously-skip-permissions".to_owned()));
@@ -113,9 +119,34 @@ fn gemini() {
 }
 
 #[test]
+fn copilot() {
+    let edits = call(&agent(AgentKind::Copilot, Permission::Edits), Some("id"));
+    assert_eq!(
+        edits.argv.join(" "),
+        "/opt/copilot --output-format=json --no-ask-user --no-color --no-auto-update --disable-builtin-mcps --model=vendor/model \
+         --resume=id --allow-tool=write --allow-tool=shell(cargo test:*) --allow-tool=shell(make:*) --extra"
+    );
+    assert_eq!(value(&edits, "COPILOT_PROVIDER_BASE_URL"), Some("http://127.0.0.1:9/v1"));
+    let full = call(&agent(AgentKind::Copilot, Permission::Full), None);
+    assert!(full.argv.contains(&"--allow-all".to_owned()) && full.stdin.is_some());
+}
+
+#[test]
+fn a_cli_with_the_agent_client_protocol_is_driven_by_everloop() {
+    let mut spec = agent(AgentKind::Acp, Permission::Edits);
+    spec.argv = vec!["qwen".to_owned(), "--acp".to_owned()];
+    assert_eq!(
+        call(&spec, Some("id")).argv.join(" "),
+        "/bin/everloop __acp --state /state --model vendor/model --resume id --permission edits --allow cargo test \
+         --allow make --answer-within=60000ms -- qwen --acp"
+    );
+}
+
+#[test]
 fn opencode() {
     let edits = call(&agent(AgentKind::Opencode, Permission::Edits), Some("id"));
     assert_eq!(edits.argv.join(" "), "/opt/opencode run --format json --model=vendor/model --session=id --extra");
+    assert_eq!(value(&edits, "OPENCODE_DISABLE_PROJECT_CONFIG"), Some("1"));
     let settings: serde_json::Value = serde_json::from_str(value(&edits, "OPENCODE_CONFIG_CONTENT").unwrap()).unwrap();
     assert_eq!(settings["permission"]["*"], "deny");
     assert_eq!(settings["permission"]["edit"], "allow");
@@ -148,14 +179,15 @@ fn our_own() {
     assert_eq!(
         call(&api, Some("id")).argv.join(" "),
         "/bin/everloop __api --state /state --model vendor/model --resume id --base http://127.0.0.1:9/v1 \
-         --left-microusd 1500000 --permission edits --allow cargo test --allow make --wire messages"
+         --left-microusd 1500000 --left-tokens 20000 --permission edits --allow cargo test --allow make --wire messages"
     );
     let mut pane = agent(AgentKind::Pane, Permission::Edits);
     pane.argv = ["pane", "writer"].map(str::to_owned).to_vec();
     let call = call(&pane, None);
     assert_eq!(
         call.argv.join(" "),
-        "/bin/everloop pane __turn --state-dir=/state --pane=writer --prompt-file=/turn/prompt.md"
+        "/bin/everloop pane __turn --state-dir=/state --pane=writer --prompt-file=/turn/prompt.md \
+         --answer-within=60000ms"
     );
     assert_eq!(call.stdin, None);
 }

@@ -4,7 +4,7 @@ use everloop_core::spec::AgentKind::{self, Claude, Codex, Gemini, Opencode};
 use everloop_core::time::Time;
 use serde_json::{Value, json};
 
-use super::fixtures::{NOW, read_text, report};
+use super::fixtures::{Case, NOW, read, read_text, report};
 
 /// The end of the limit.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,9 @@ fn opencode(data: &Value, rule: &'static str, class: &'static str, ends: Ends) -
     Sample { kind: Opencode, out, exit: 1, rule, class, ends }
 }
 
+const SPEND_CAP: &str = "API Error: 400 You have reached your specified API usage limits. You will regain access on \
+    2026-12-01 at 00:00 UTC.";
+
 const DAY_LATER: i64 = 1_794_840_717;
 
 fn claude_samples() -> Vec<Sample> {
@@ -117,6 +120,14 @@ fn claude_samples() -> Vec<Sample> {
         claude_result("Claude AI usage limit reached|1794775911", "claude.window-text", "window", At(1_794_775_911)),
         claude_result("Claude AI usage limit reached|1749924000", "claude.window-text", "window", Unknown),
         claude_result("Credit balance is too low", "claude.credit", "credit", Unknown),
+        claude(status(400, "unknown", SPEND_CAP), "any.spend-cap", "spend", At(1_796_083_200)),
+        claude(status(400, "unknown", "API Error: 400 fake 400"), "any.request", "request", Unknown),
+        claude(
+            status(404, "model_not_found", "There's an issue with the selected model (claude-nope)."),
+            "any.request",
+            "request",
+            Unknown,
+        ),
         claude_result("Invalid API key · Fix external API key", "claude.auth", "auth", Unknown),
         claude_result("Request timed out", "any.network", "network", Unknown),
         claude(status(429, "rate_limit", "API Error: Request rejected (429) · slow down"), "any.rate", "rate", Unknown),
@@ -183,6 +194,24 @@ fn codex_samples() -> Vec<Sample> {
             Unknown,
         ),
         codex("stream disconnected before completion: idle timeout waiting for SSE", "any.network", "network", Unknown),
+        codex(
+            "The model `gpt-nope` does not exist or you do not have access to it.",
+            "codex.model-unknown",
+            "request",
+            Unknown,
+        ),
+        codex(
+            r#"{"detail":"The 'gpt-nope' model is not supported when using Codex with a ChatGPT account."}"#,
+            "codex.model-unknown",
+            "request",
+            Unknown,
+        ),
+        codex(
+            r#"{"error": {"message": "fake 400", "type": "invalid_request_error", "param": null, "code": null}}"#,
+            "any.request",
+            "request",
+            Unknown,
+        ),
     ]
 }
 
@@ -193,7 +222,20 @@ fn gemini_samples() -> Vec<Sample> {
         gemini(
             "[API Error: You have exhausted your daily quota on this model.]",
             173,
-            ("gemini.daily", "weekly"),
+            ("gemini.daily", "daily"),
+            // Midnight in California.
+            At(1_794_816_000),
+        ),
+        gemini(
+            "[API Error: models/gemini-nope is not found for API version v1beta, or is not supported.]",
+            1,
+            ("gemini.model-unknown", "request"),
+            Unknown,
+        ),
+        gemini(
+            r#"[API Error: {"error":{"code":400,"message":"fake 400","status":"INVALID_ARGUMENT"}}]"#,
+            144,
+            ("any.request", "request"),
             Unknown,
         ),
         gemini(
@@ -257,6 +299,7 @@ fn opencode_samples() -> Vec<Sample> {
             Unknown,
         ),
         opencode(&json!({"message": "m", "statusCode": 401}), "any.auth", "auth", Unknown),
+        opencode(&json!({"message": "m", "statusCode": 404}), "any.request", "request", Unknown),
         opencode(&json!({"message": "m", "statusCode": 503}), "any.overload", "overload", Unknown),
         opencode(
             &json!({"message": "Cannot connect to API: The socket connection was closed"}),
@@ -304,8 +347,9 @@ fn samples() -> Vec<Sample> {
 #[test]
 fn every_rule_has_a_sample() {
     let samples = samples();
-    // A line on standard output cannot show these: an exit code alone, and an error by name.
-    let elsewhere = ["opencode.auth", "gemini.network"];
+    // A line on standard output cannot show these: an exit code alone, an error by name, a line on
+    // standard error, an error of a protocol.
+    let elsewhere = ["opencode.auth", "gemini.network", "copilot.auth", "acp.auth"];
     for rule in everloop_agents::agent::limits::CATALOGUE {
         let shown = samples.iter().any(|s| s.rule == rule.id) || elsewhere.contains(&rule.id);
         assert!(shown, "`{}` has no sample", rule.id);
@@ -320,4 +364,39 @@ fn a_time_that_has_passed_or_is_far_away_is_none() {
         let limit = report(&read_text(Claude, &out.to_string(), 1)).limit.unwrap();
         assert_eq!(limit.reset_at, None, "{resets_at}");
     }
+}
+
+#[test]
+fn a_failure_carries_the_sentence_of_the_vendor_and_the_id_of_its_request() {
+    let synthetic = json!({"type": "assistant", "message": {"model": "<synthetic>",
+        "content": [{"type": "text", "text": "API Error: 400 no"}]}, "error": "unknown", "request_id": "req_1",
+        "is_api_error_message": true, "api_error_status": 400});
+    let found = report(&read_text(Claude, &format!("{synthetic}\n"), 1));
+    assert_eq!((found.error.as_deref(), found.request_id.as_deref()), (Some("API Error: 400 no"), Some("req_1")));
+    let failed = json!({"type": "turn.failed", "error": {"message":
+        "exceeded retry limit, last status: 429 Too Many Requests, request id: req_2"}});
+    let found = report(&read_text(Codex, &format!("{failed}\n"), 1));
+    let sentence = "exceeded retry limit, last status: 429 Too Many Requests";
+    assert_eq!((found.error.as_deref(), found.request_id.as_deref()), (Some(sentence), Some("req_2")));
+    let raw = json!({"type": "turn.failed", "error": {"message": "{\"detail\":\"no such model\"}"}});
+    assert_eq!(report(&read_text(Codex, &format!("{raw}\n"), 1)).error.as_deref(), Some("no such model"));
+    let silent = Case { err: b"warning: x\nerror: unknown option '--nope'\n".to_vec(), ..Case::empty(Claude) };
+    let found = report(&read(&silent, usize::MAX));
+    assert_eq!(found.error.as_deref(), Some("error: unknown option '--nope'"), "it failed before its first record");
+}
+
+/// A retry that the program announces is a limit until that time, once the turn is stopped for it.
+#[test]
+fn an_announced_retry_knows_its_time() {
+    let announced = |kind, out: &str, err: &str| {
+        let case = Case { out: out.into(), err: err.into(), exit: -15, ..Case::empty(kind) };
+        let limit = report(&read(&case, usize::MAX)).announced.expect("it announced a retry");
+        (limit.class.to_string(), limit.reset_at.map(|at| at.since(NOW).as_secs()))
+    };
+    let log = "2026-11-17T11:03:26Z  WARN codex_core::responses_retry: stream disconnected - retrying sampling \
+        request (1/2 in 599.997878852s)... turn_id=x retries=1\n";
+    let record = "{\"type\":\"error\",\"message\":\"Reconnecting... 1/2 (exceeded retry limit, last status: 429 Too Many \
+        Requests, request id: req_123)\"}\n";
+    assert_eq!(announced(Codex, record, log), ("rate".to_owned(), Some(599)));
+    assert_eq!(announced(Codex, record, ""), ("rate".to_owned(), None), "without the log its length is unknown");
 }

@@ -103,6 +103,19 @@ fn codex_is_read_from_its_own_notes() {
     assert_eq!(printed.quotas, []);
 }
 
+#[test]
+fn codex_names_its_model_and_its_window_in_its_own_notes() {
+    let case = fixtures::all().into_iter().find(|c| c.name == "codex/usage-limit-with-rollout").unwrap();
+    let mut rollout = case.rollout.clone();
+    let context = json!({"type": "turn_context", "payload": {"cwd": "/", "model": "gpt-5.5"}});
+    let count = json!({"type": "event_msg", "payload": {"type": "token_count", "info": {
+        "total_token_usage": {"input_tokens": 68_000, "output_tokens": 1}, "last_token_usage": {"total_tokens": 68_000},
+        "model_context_window": 272_000}}});
+    rollout.extend(format!("\n{context}\n{count}\n").into_bytes());
+    let noted = report(&fixtures::read(&fixtures::Case { rollout, ..case }, usize::MAX));
+    assert_eq!((noted.model.as_deref(), noted.context_percent), (Some("gpt-5.5"), Some(25)));
+}
+
 /// The text changes with almost every release; the code in codex's session file remains.
 #[test]
 fn codex_is_understood_when_its_words_change() {

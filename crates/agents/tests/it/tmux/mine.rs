@@ -46,11 +46,12 @@ fn only_an_adopted_pane_of_a_person_is_typed_into() {
     assert!(matches!(world.server.pane("mine"), Err(PaneError::NoPane { .. })));
     assert!(matches!(world.server.pane(&id), Err(PaneError::NoPane { .. })));
     for nowhere in ["%99", "mine", "mi*", "other:0.0", "#(touch x)", ""] {
-        let refused = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, nowhere));
+        let refused = world.server.adopt("lent".parse().unwrap(), Some(PaneProgram::Plain), &wanted(&world, nowhere));
         assert!(matches!(refused, Err(PaneError::BadTarget { .. })), "{nowhere}: {refused:?}");
     }
     assert_eq!(std::fs::read(&got).unwrap(), b"");
-    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, "mine:0.0")).unwrap();
+    let pane =
+        world.server.adopt("lent".parse().unwrap(), Some(PaneProgram::Plain), &wanted(&world, "mine:0.0")).unwrap();
     assert_eq!(pane.id(), id);
     type_x(&world.server, &world.server.pane("lent").unwrap()).unwrap();
     wait_for("the text arrives", || std::fs::read(&got).unwrap() == b"hello\n");
@@ -65,7 +66,7 @@ fn only_an_adopted_pane_of_a_person_is_typed_into() {
 fn a_lent_pane_whose_program_changed_is_left_alone() {
     let world = World::new();
     let (id, got) = persons_pane(&world);
-    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, &id)).unwrap();
+    let pane = world.server.adopt("lent".parse().unwrap(), Some(PaneProgram::Plain), &wanted(&world, &id)).unwrap();
     assert!(matches!(world.server.respawn("lent"), Err(PaneError::Adopted { .. })));
     world.persons_tmux(&["copy-mode", "-t", &id]);
     refused(type_x(&world.server, &pane), "copy mode");
@@ -99,7 +100,7 @@ fn the_shell_behind_an_agent_that_ended_gets_nothing() {
         command.trim().to_owned()
     };
     wait_for("the agent has the terminal", || front() == "cat");
-    let pane = world.server.adopt("lent".parse().unwrap(), PaneProgram::Plain, &wanted(&world, id)).unwrap();
+    let pane = world.server.adopt("lent".parse().unwrap(), Some(PaneProgram::Plain), &wanted(&world, id)).unwrap();
     type_x(&world.server, &pane).unwrap();
     world.persons_tmux(&["send-keys", "-t", id, "C-d"]);
     wait_for("the shell has the terminal", || front() == "bash");

@@ -129,7 +129,7 @@ fn a_persons_pane_is_never_touched() {
     let world = World::new();
     world.persons_tmux(&["new-session", "-d", "-s", "mine", "cat"]);
     let wanted = PaneSelector { socket: world.path("person.sock"), target: "mine:0.0".to_owned() };
-    let adopt = || world.server.adopt("agent".parse().unwrap(), PaneProgram::Plain, &wanted);
+    let adopt = || world.server.adopt("agent".parse().unwrap(), Some(PaneProgram::Plain), &wanted);
     wait_for("its program has the terminal", || adopt().is_ok());
     let pane = world.server.pane("agent").unwrap();
     let (work, tree) = (folder(&world, "work"), folder(&world, "tree"));

@@ -7,17 +7,26 @@ use everloop_agents::tmux::{PaneProgram, PaneSession, PaneView, State, Status, c
 const IDLE_TITLE: &str = "✳ Claude Code";
 const BUSY_TITLE: &str = "◐ Claude Code";
 
+/// As codex wraps it at the edge of the screen.
+const CODEX_LIMIT: &str = "You've hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), visit \
+    https://chatgpt.com/settings/ usage to purchase more credits or try again at 9:42 PM.";
+
 fn screen(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tmux/fixtures").join(format!("{name}.txt"));
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 fn sight(name: &str, title: &str) -> PaneView {
-    PaneView { title: title.to_owned(), screen: screen(name), session: None }
+    PaneView { title: title.to_owned(), screen: screen(name), ..PaneView::default() }
 }
 
-fn limited(until: &str) -> State {
-    State::Limited { until: Some(until.to_owned()) }
+fn limited(until: &str, said: &str) -> State {
+    State::Limited { until: Some(until.to_owned()), said: said.to_owned() }
+}
+
+/// The sentence of claude on these screens.
+fn hit(until: &str) -> State {
+    limited(until, &format!("You've hit your 5-hour limit · resets {until} (UTC)"))
 }
 
 fn asking(question: &str) -> State {
@@ -40,25 +49,25 @@ fn every_recorded_screen_of_claude_is_understood() {
         ("10-retry-529", BUSY_TITLE, State::Working),
         ("11-401", BUSY_TITLE, State::Working),
         ("12-hang", BUSY_TITLE, State::Working),
-        ("13-usage-limit", IDLE_TITLE, limited("9:30pm")),
+        ("13-usage-limit", IDLE_TITLE, hit("9:30pm")),
         ("14-queued", BUSY_TITLE, State::Working),
-        ("15-limit-wait", IDLE_TITLE, limited("7:32pm")),
+        ("15-limit-wait", IDLE_TITLE, hit("7:32pm")),
         ("16-after-queue", IDLE_TITLE, State::Idle),
-        ("17-limit-continued", IDLE_TITLE, limited("7:32pm")),
+        ("17-limit-continued", IDLE_TITLE, hit("7:32pm")),
         ("18-idle60", IDLE_TITLE, State::Idle),
         ("19-multiline-literal", IDLE_TITLE, State::Idle),
         ("20-multiline-sent", IDLE_TITLE, State::Idle),
         ("21-bracketed-paste", IDLE_TITLE, State::Idle),
         ("22-bracketed-sent", IDLE_TITLE, State::Idle),
         ("23-exit", "bash", State::Unknown),
-        ("24-limit-short", IDLE_TITLE, limited("7:33pm")),
+        ("24-limit-short", IDLE_TITLE, hit("7:33pm")),
         ("25-limit-continued", IDLE_TITLE, State::Idle),
         ("26-tool-running", BUSY_TITLE, State::Working),
         ("27-interrupted", IDLE_TITLE, State::Idle),
         ("28-sigterm", "bash", State::Unknown),
         ("29-perm-again", IDLE_TITLE, proceed()),
         ("30-killed", IDLE_TITLE, State::Unknown),
-        ("31-limit-noauto", IDLE_TITLE, limited("9:50pm")),
+        ("31-limit-noauto", IDLE_TITLE, hit("9:50pm")),
     ];
     for (name, title, expected) in table {
         assert_eq!(detect(PaneProgram::Claude, &sight(name, title)), expected, "{name}");
@@ -76,7 +85,7 @@ fn every_recorded_screen_of_codex_is_understood() {
         ("43-codex-tool", "work", State::Idle),
         ("44-codex-429", "work", State::Working),
         ("44-codex-after", "work", State::Idle),
-        ("45-codex-limit", "work", limited("9:42 PM")),
+        ("45-codex-limit", "work", limited("9:42 PM", CODEX_LIMIT)),
         ("46-codex-new-model", "vm", asking("Meet GPT-6 Sol")),
         ("47-codex-trust", "vm", asking("Trust this folder?")),
         ("48-codex-command", "[ . ] Action Required | work", asking("Would you like to run the following command?")),
@@ -114,17 +123,31 @@ fn words_in_the_conversation_decide_nothing() {
     ];
     for text in words {
         let claude = screen("06-idle-after").replace("w0 w1", &format!("so:\n  {text}\n  w0 w1"));
-        let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: claude, session: None };
+        let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: claude, ..PaneView::default() };
         assert_eq!(detect(PaneProgram::Claude, &seen), State::Idle, "{text}\n{}", seen.screen);
         let codex = screen("42-codex-done").replace("w0 w1", &format!("so:\n  {text}\n  w0 w1"));
-        let seen = PaneView { title: "work".to_owned(), screen: codex, session: None };
+        let seen = PaneView { title: "work".to_owned(), screen: codex, ..PaneView::default() };
         assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle, "{text}\n{}", seen.screen);
     }
     // Output of a tool stands below a bullet; a message of the program itself right below the
     // prompt.
     let tool = screen("06-idle-after").replace("● w0", "● Ran a command\n  ⎿  You've hit your 5-hour limit\n\n● w0");
-    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: tool, session: None };
+    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: tool, ..PaneView::default() };
     assert_eq!(detect(PaneProgram::Claude, &seen), State::Idle);
+}
+
+/// The sentence stays on the screen when the limit is over; then what is below it counts.
+#[test]
+fn a_limit_that_is_over_is_none() {
+    let seen = |kind, name: &str, title: &str, past: &str| {
+        detect(kind, &PaneView { past_limit: Some(past.to_owned()), ..sight(name, title) })
+    };
+    let said = "You've hit your 5-hour limit · resets 9:30pm (UTC)";
+    assert_eq!(seen(PaneProgram::Claude, "13-usage-limit", IDLE_TITLE, said), State::Idle);
+    assert_eq!(seen(PaneProgram::Claude, "13-usage-limit", BUSY_TITLE, said), State::Working);
+    assert_eq!(seen(PaneProgram::Claude, "13-usage-limit", IDLE_TITLE, "another one"), hit("9:30pm"));
+    let menu = seen(PaneProgram::Codex, "45-codex-limit", "work", CODEX_LIMIT);
+    assert_eq!(menu, asking("Switch to gpt-6-luna for lower credit usage?"), "a menu is not typed into");
 }
 
 /// The next version may name its keys differently: an unknown menu is not typed into.
@@ -133,13 +156,14 @@ fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
     for name in ["46-codex-new-model", "47-codex-trust", "48-codex-command"] {
         let text = screen(name);
         let footer = text.trim_end().lines().last().unwrap();
-        let seen = PaneView { title: "work".to_owned(), screen: text.replace(footer, "  ⏎ go"), session: None };
+        let seen =
+            PaneView { title: "work".to_owned(), screen: text.replace(footer, "  ⏎ go"), ..PaneView::default() };
         assert_eq!(detect(PaneProgram::Codex, &seen), State::Unknown, "{name}");
         assert_eq!(composer(PaneProgram::Codex, &seen.screen), None, "{name}");
     }
     // A person's own list in the input line is not a menu.
     let list = screen("42-codex-done").replace("› Ask Codex to do anything", "› 1. fix the test");
-    let seen = PaneView { title: "work".to_owned(), screen: list, session: None };
+    let seen = PaneView { title: "work".to_owned(), screen: list, ..PaneView::default() };
     assert_eq!(detect(PaneProgram::Codex, &seen), State::Idle);
 }
 
@@ -147,14 +171,17 @@ fn choices_of_an_unknown_menu_are_not_taken_for_an_input_line() {
 fn a_limit_without_its_banner_is_seen_until_work_goes_on() {
     let menu_closed = screen("13-usage-limit");
     let lines: Vec<&str> = menu_closed.lines().filter(|l| !l.contains('⚠') && !l.contains("Continuing")).collect();
-    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: lines.join("\n"), session: None };
-    assert_eq!(detect(PaneProgram::Claude, &seen), limited("9:30pm (UTC)"));
+    let seen = PaneView { title: IDLE_TITLE.to_owned(), screen: lines.join("\n"), ..PaneView::default() };
+    assert_eq!(
+        detect(PaneProgram::Claude, &seen),
+        limited("9:30pm (UTC)", "You've hit your 5-hour limit · resets 9:30pm (UTC)")
+    );
 }
 
 #[test]
 fn claudes_own_record_counts_beside_the_screen() {
     let with = |name: &str, title: &str, status: Status| {
-        let session = Some(PaneSession { status, updated: "1".to_owned() });
+        let session = Some(PaneSession { status, updated: "1".to_owned(), id: None });
         detect(PaneProgram::Claude, &PaneView { session, ..sight(name, title) })
     };
     // The screen of a small terminal hides the footer.
@@ -164,7 +191,7 @@ fn claudes_own_record_counts_beside_the_screen() {
     let waiting = Status::Waiting { reason: "permission prompt".to_owned() };
     assert_eq!(with("06-idle-after", IDLE_TITLE, waiting), asking("permission prompt"));
     // The record is idle during a usage limit.
-    assert_eq!(with("13-usage-limit", IDLE_TITLE, Status::Idle), limited("9:30pm"));
+    assert_eq!(with("13-usage-limit", IDLE_TITLE, Status::Idle), hit("9:30pm"));
     // Idle alone is not enough when no input box is visible.
     assert_eq!(with("23-exit", "bash", Status::Idle), State::Unknown);
     assert_eq!(with("06-idle-after", IDLE_TITLE, Status::Other), State::Idle);

@@ -3,7 +3,7 @@
 //! A terminal gets a line feed as CR, as from every paste; programs turn it back. So the comparison
 //! does too.
 
-use everloop_agents::tmux::{Finish, Pane, SafeText};
+use everloop_agents::tmux::{Finish, Pane, PaneError, PaneKey, PaneProgram, SafeText, State};
 
 use super::world::{World, wait_for};
 
@@ -237,4 +237,55 @@ fn a_program_in_a_shell_sees_what_was_typed() {
     assert!(typed.shown);
     // Once as the echo of the terminal, once from `cat`.
     wait_for("it is shown twice", || world.screen(&pane).matches("grüße; #{pane_id}\n").count() == 2);
+}
+
+/// Enter takes the marked choice of a dialog: it approves, exits, or changes the model.
+#[test]
+fn no_recorded_screen_but_an_idle_one_is_typed_into() {
+    let (claude, codex) = (PaneProgram::Claude, PaneProgram::Codex);
+    let table = [
+        ("01-trust-dialog", claude, "✳ Claude Code", "asking"),
+        ("02-apikey-dialog", claude, "✳ Claude Code", "asking"),
+        ("05-working", claude, "◐ Claude Code", "working"),
+        ("07-permission", claude, "✳ Claude Code", "asking"),
+        ("13-usage-limit", claude, "✳ Claude Code", "limited"),
+        ("31-limit-noauto", claude, "✳ Claude Code", "limited"),
+        ("41-codex-working", codex, "⠋ work", "working"),
+        ("45-codex-limit", codex, "work", "limited"),
+        ("46-codex-new-model", codex, "work", "asking"),
+        ("47-codex-trust", codex, "work", "asking"),
+        ("48-codex-command", codex, "work", "asking"),
+        ("06-idle-after", claude, "✳ Claude Code", "idle"),
+        ("42-codex-done", codex, "work", "idle"),
+    ];
+    let world = World::new();
+    let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tmux/fixtures");
+    for (name, kind, title, label) in table {
+        let script = format!(
+            "stty raw -echo; : > {name}.got; printf '\\033]2;{title}\\007'; sed 's/$/\\r/' '{}/{name}.txt'; exec tee -a {name}.got >/dev/null",
+            fixtures.display()
+        );
+        let pane = world.server.start(name.parse().unwrap(), kind, world.program(&["sh", "-c", &script])).unwrap();
+        let see = || world.server.see(&pane).unwrap().1;
+        wait_for(&format!("{name} is {label}"), || see().label() == label);
+        let got = || std::fs::read(world.path(&format!("work/{name}.got"))).unwrap();
+        for finish in [Finish::Enter, Finish::Nothing] {
+            let typed = world.server.type_text(&pane, &SafeText::clean(b"yes"), finish);
+            if label == "idle" {
+                typed.unwrap();
+            } else {
+                let refused = typed.unwrap_err();
+                assert!(matches!(refused, PaneError::NotIdle { .. }), "{name}: {refused:?}");
+                assert_eq!(got(), b"", "{name}: nothing arrived");
+                assert!(refused.hint().is_some(), "{name}");
+            }
+        }
+        // A key that a person names is pressed all the same.
+        let keys: Vec<PaneKey> = ["2", "down"].iter().map(|k| k.parse().unwrap()).collect();
+        world.server.press(&pane, &keys).unwrap();
+        let pressed = || got().ends_with(b"2\x1b[B") || got().ends_with(b"2\x1bOB");
+        wait_for(&format!("{name}: the keys arrive"), pressed);
+        assert!(!matches!(see(), State::Dead { .. }));
+        world.server.kill(name).unwrap();
+    }
 }

@@ -83,7 +83,7 @@ fn an_error_inside_of_a_stream_is_the_same_limit() {
 
 fn a_refusal_that_is_no_limit_is_only_a_failure() {
     for wire in WIRES {
-        let world = World::new(wire, vec![error(404, &[], &json!({"type": "not_found_error", "message": "model: x"}))]);
+        let world = World::new(wire, vec![error(409, &[], &json!({"type": "conflict", "message": "model: x"}))]);
         let ran = world.run("hello");
         assert_eq!((ran.code, ran.report().ok, ran.report().limit.is_none()), (1, Some(false), true), "{}", ran.raw);
         assert!(ran.report().last_text.contains("model: x"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everloop_agents::api::{ApiFormat, Prices};
+use everloop_agents::api::{ApiFormat, usual_prices};
 use everloop_core::stream::{AgentEvent, LimitClass};
 use serde_json::json;
 
@@ -12,7 +12,9 @@ use crate::trials;
 
 trials![
     words_are_passed_on_and_counted,
+    a_cap_on_tokens_ends_the_turn_before_the_next_request,
     a_price_makes_a_cost_and_a_budget_ends_the_turn,
+    the_list_of_prices_ends_a_turn_and_reports_no_dollars,
     requests_have_an_end,
     an_answer_cut_at_its_length_goes_on,
     a_server_that_hangs_is_a_network_limit,
@@ -49,11 +51,22 @@ fn words_are_passed_on_and_counted() {
     }
 }
 
+fn a_cap_on_tokens_ends_the_turn_before_the_next_request() {
+    for wire in WIRES {
+        let script = (0..9).map(|_| Act::Events(call(wire, "read", &json!({"path": "."})))).collect();
+        let mut world = World::new(wire, script);
+        world.options.left_tokens = Some(1);
+        let ran = world.run("look around for ever");
+        assert_eq!((ran.code, world.requests().len()), (1, 1), "{}", ran.raw);
+        assert!(ran.report().last_text.contains("tokens for this turn are used up"), "{}", ran.raw);
+    }
+}
+
 fn a_price_makes_a_cost_and_a_budget_ends_the_turn() {
     for wire in WIRES {
         let script = (0..9).map(|_| Act::Events(call(wire, "read", &json!({"path": "."})))).collect();
         let mut world = World::new(wire, script);
-        world.options.prices = Some(Prices::new(wire, 10_000_000, 100_000_000));
+        world.options.prices = Some(usual_prices(wire, 10_000_000, 100_000_000));
         world.options.left_microusd = Some(7_000);
         let ran = world.run("look around for ever");
         let report = ran.report();
@@ -62,6 +75,20 @@ fn a_price_makes_a_cost_and_a_budget_ends_the_turn() {
         assert_eq!(world.requests().len(), 3);
         assert!(report.used.microusd.is_some_and(|m| (9_000..12_000).contains(&m)), "{:?}", report.used);
         assert!(report.last_text.contains("used up"), "{}", ran.raw);
+    }
+}
+
+/// An estimate is no report: the turn is priced, and marked, where it is charged.
+fn the_list_of_prices_ends_a_turn_and_reports_no_dollars() {
+    for wire in WIRES {
+        let script = (0..9).map(|_| Act::Events(call(wire, "read", &json!({"path": "."})))).collect();
+        let mut world = World::new(wire, script);
+        "gpt-5.5-pro".clone_into(&mut world.options.model);
+        world.options.left_microusd = Some(1);
+        let ran = world.run("look around for ever");
+        assert_eq!((ran.code, world.requests().len()), (1, 1), "{}", ran.raw);
+        let report = ran.report();
+        assert!(report.last_text.contains("used up") && report.used.microusd.is_none(), "{}", ran.raw);
     }
 }
 

@@ -197,7 +197,7 @@ async fn twice() -> Done {
     })
     .await?;
     let task = world.task(1);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "another subject" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "another subject");
     ensure!(world.open().await.collect(&commit_meta, &Started::default()).await? == made, "by another supervisor");
     let unknown = CommitMeta { fence: Fence(2), ..commit_meta };
     ensure!(world.open().await.collect(&unknown, &Started::default()).await.is_err());
@@ -210,8 +210,7 @@ async fn late_work() -> Done {
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "one", "1")).await?;
     put(&workspace.turn_dir(), "two", "2");
     let task = world.task(1);
-    let late =
-        workspace.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "s" }, &Started::default()).await?;
+    let late = workspace.collect(&CommitMeta::new(&task, Fence(1), "s"), &Started::default()).await?;
     ensure!(late.commit != made.commit && late.pin == made.pin);
     let refs = world.git("for-each-ref --format=%(objectname) refs/everloop/k3f9/k3f9-1");
     ensure!(made.commit.is_some_and(|c| refs.contains(&c)) && late.commit.is_some_and(|c| refs.contains(&c)));

@@ -263,7 +263,7 @@ async fn forged_base() -> Done {
     let world = World::new();
     let (mut workspace, spec) = recorded(&world).await;
     let task = world.task(1);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "s" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "s");
     let base = workspace.prepare_turn(&commit_meta.turn(), None).await?.commit.ok_or("a base")?;
     let dir = workspace.turn_dir();
     put(&dir, "tests/t.sh", "exit 0\n");
@@ -500,7 +500,7 @@ async fn evade_inspection(world: &World) -> Result<bool, Failed> {
     ensure!(made.violations.is_empty(), "{made:?}");
     let commit = made.commit.ok_or("a commit")?;
     let task = world.task(2);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "s" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "s");
     let prospect = workspace.prospect(&commit, &commit_meta).await?;
     ensure!(matches!(prospect.merged, Merged::Ready { .. }));
     let how = workspace.integrate(&task, &commit, prospect.target.as_deref()).await?;

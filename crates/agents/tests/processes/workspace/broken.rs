@@ -98,7 +98,7 @@ async fn forgotten() -> Done {
     ensure!(made.changed);
     fs::remove_dir_all(world.root.join("git"))?;
     let task = world.task(2);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "found again" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "found again");
     let again = world.open().await.collect(&commit_meta, &Started::default()).await?;
     ensure!(again.commit == made.commit && again.changes.len() == 1, "{again:?}");
     Ok(())

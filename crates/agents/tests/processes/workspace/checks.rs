@@ -37,6 +37,7 @@ fn check(run: &str) -> CheckSpec {
         weight: 1,
         pin: String::new(),
         proof: Proof::default(),
+        parallel: false,
     }
 }
 
@@ -55,6 +56,7 @@ fn said(verdict: Verdict) -> Scoreboard {
 
 async fn run(world: &World, check: CheckSpec, before: Option<Verdict>) -> Result<CheckResult, Failed> {
     let checker = Checker {
+        outside: everloop_agents::environment::Outside::ours(),
         shim: ShimProgram::current()?,
         jobs: world.root.join("checks"),
         pass_env: vec!["PATH".to_owned()],

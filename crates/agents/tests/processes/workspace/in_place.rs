@@ -85,7 +85,7 @@ async fn twice() -> Done {
     let mut workspace = world.open_in_place().await;
     let (_, made) = turn(&world, &mut workspace, (1, None), |dir| put(dir, "tests/t.sh", "exit 0\n")).await?;
     let task = world.task(1);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "again" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "again");
     ensure!(world.open_in_place().await.collect(&commit_meta, &Started::default()).await? == made);
     Ok(())
 }

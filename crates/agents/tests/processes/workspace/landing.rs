@@ -1,6 +1,7 @@
 //! Work on its way onto the target: moved targets, obstacles, crashes in between.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use everloop_agents::workspace::{CommitMeta, Merged, Started};
@@ -61,9 +62,11 @@ async fn staged() -> Done {
     let mut workspace = world.open().await;
     world.write("other", "o").git("add other");
     let before = world.operators_side();
-    let (_, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    let (_, how) = land(&world, &mut workspace, 1, |dir| put(dir, "other", "x")).await?;
     aside(how)?;
     ensure!(world.operators_side() == before);
+    let (commit, how) = land(&world, &mut workspace, 2, |dir| put(dir, "x", "x")).await?;
+    ensure!(landed(&how, &commit) && world.git("status --porcelain") == "A  other", "{how:?}");
     Ok(())
 }
 
@@ -115,7 +118,11 @@ async fn other_worktree() -> Done {
     let second = world.dir.with_file_name("second tree");
     git_in(&world.dir, &["worktree", "add", "-q", &second.display().to_string(), "main"]);
     put(&second, "a.txt", "dirty\n");
-    let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    let change = |dir: &Path| {
+        put(dir, "x", "x");
+        put(dir, "a.txt", "theirs\n");
+    };
+    let (commit, how) = land(&world, &mut workspace, 1, change).await?;
     let (_, command) = aside(how)?;
     ensure!(command.contains("second tree'"), "{command}");
     put(&second, "a.txt", "one\ntwo\nthree\n");
@@ -145,7 +152,7 @@ async fn moved() -> Done {
     let theirs = world.write("y", "y").commit("the person goes on");
     let task = world.task(1);
     ensure!(matches!(workspace.integrate(&task, &work, None).await?, Integration::Moved(_)));
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "merged");
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
     };
@@ -170,7 +177,7 @@ async fn conflict() -> Done {
     let work = made.commit.ok_or("a commit")?;
     let target = world.write("a.txt", "mine\n").commit("the person goes on");
     let task = world.task(1);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "merged");
     let merged = workspace.merge_for_target(&work, &commit_meta).await?;
     ensure!(merged == Merged::Conflict { paths: vec!["a.txt".to_owned()] }, "{merged:?}");
     let (base, _) = turn(&world, &mut workspace, (2, Some(&work)), |_| {}).await?;
@@ -186,8 +193,7 @@ async fn twice() -> Done {
     ensure!(landed(&how, &commit));
     let mut back = world.open().await;
     let task = world.task(1);
-    let again =
-        back.collect(&CommitMeta { task: &task, fence: Fence(1), subject: "again" }, &Started::default()).await?;
+    let again = back.collect(&CommitMeta::new(&task, Fence(1), "again"), &Started::default()).await?;
     ensure!(again.commit.as_ref() == Some(&commit), "a crash before the record: {again:?}");
     let how = back.integrate(&task, &commit, None).await?;
     ensure!(landed(&how, &commit) && world.trailers("main", &task) == 1);
@@ -197,9 +203,10 @@ async fn twice() -> Done {
 async fn another_shape() -> Done {
     let world = World::new();
     let mut workspace = world.open().await;
-    world.write("a.txt", "dirty\n");
+    world.write("x", "mine\n");
     let (commit, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
     aside(how)?;
+    fs::remove_file(world.dir.join("x"))?;
     world.write("y", "y").commit("the person goes on");
     world.git(&format!("cherry-pick {commit}"));
     let picked = world.git("rev-parse HEAD");
@@ -230,7 +237,7 @@ async fn unborn_meanwhile() -> Done {
     let work = made.commit.ok_or("a commit")?;
     world.write("readme", "r").commit("the person's first");
     let task = world.task(1);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "merged" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "merged");
     let Merged::Joined { commit } = workspace.merge_for_target(&work, &commit_meta).await? else {
         return Err("a merge".into());
     };

@@ -30,8 +30,9 @@ pub const CASES: &[Case] = &[
     ("setup_is_asked_for_once_per_worktree_and_command", || wait(setup())),
     ("cleanup_removes_worktrees_and_keeps_refs", || wait(cleanup())),
     ("opening_and_working_leave_the_operators_side_alone", || wait(untouched())),
+    ("work_lands_beside_changes_that_it_does_not_touch", || wait(changes_beside())),
     ("the_work_line_is_set_whatever_became_of_its_ref", || wait(work_line())),
-    ("a_turn_that_changes_nothing_starts_no_git", no_op_cost),
+    ("a_turn_starts_few_git_processes_and_none_if_it_changes_nothing", calls_of_git),
 ];
 
 async fn no_git() -> Done {
@@ -229,15 +230,30 @@ async fn untouched() -> Done {
     let before = world.operators_side();
     let mut workspace = world.open().await;
     workspace.check_out_verify(None).await?;
-    let (_, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    let change = |dir: &Path| {
+        put(dir, "x", "x");
+        put(dir, "a.txt", "other\n");
+    };
+    let (_, how) = land(&world, &mut workspace, 1, change).await?;
     let (why, command) = super::world::aside(how)?;
-    ensure!(why.contains("uncommitted changes"), "{why}");
+    ensure!(why.contains("uncommitted changes in `a.txt`"), "{why}");
     ensure!(command.ends_with("merge --ff-only refs/everloop/k3f9/work"), "{command}");
     workspace.cleanup().await?;
     ensure!(world.operators_side() == before);
     world.git("stash -q");
     let done = Command::new("sh").arg("-c").arg(&command).output()?;
     ensure!(done.status.success() && world.read("x").as_deref() == Some("x"), "the printed command works");
+    Ok(())
+}
+
+async fn changes_beside() -> Done {
+    let world = World::new();
+    world.write("a.txt", "dirty\n").write("staged", "s").git("add staged");
+    let mut workspace = world.open().await;
+    let (_, how) = land(&world, &mut workspace, 1, |dir| put(dir, "x", "x")).await?;
+    ensure!(super::world::aside(how).is_err(), "the work touches none of the changed files");
+    ensure!(world.read("x").as_deref() == Some("x") && world.read("a.txt").as_deref() == Some("dirty\n"));
+    ensure!(world.git("status --porcelain") == "M a.txt\nA  staged", "{}", world.git("status --porcelain"));
     Ok(())
 }
 
@@ -265,9 +281,12 @@ async fn work_line() -> Done {
 /// Consecutive turns for which git was not started.
 const QUIET_TURNS: u32 = 5;
 
-/// Run by this binary for [`no_op_cost`]: turns without changes, until several in a row start no
-/// git.
-pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<(), Failed> {
+/// git processes of a turn that changes files, from its preparation to the next one's.
+const CHANGING_CALLS: usize = 8;
+
+/// Run by this binary for [`calls_of_git`]: turns without changes, until several in a row start no
+/// git; then turns that change a file, each of which starts few.
+pub async fn take_counted_turns(repo: &Path, root: &Path) -> Result<(), Failed> {
     let owner = LoopId::new("k3f9");
     let spec = WorkspaceSpec {
         dir: repo.display().to_string(),
@@ -278,6 +297,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         protect: Vec::new(),
         judge: everloop_core::judge_files::JudgeFiles::default(),
         cache: Vec::new(),
+        author: everloop_core::spec::CommitAuthor::Everloop,
         origin: None,
     };
     let mut workspace = Workspace::open(WorkspaceOptions { owner: owner.clone(), root: root.to_owned(), spec }).await?;
@@ -288,7 +308,7 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
     for number in 1.. {
         let before = calls();
         let task = TaskId::of_loop(&owner, number);
-        let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "nothing" };
+        let commit_meta = CommitMeta::new(&task, Fence(1), "nothing");
         workspace.set_work(&start).await?;
         workspace.prepare_turn(&commit_meta.turn(), Some(&start)).await?;
         ensure!(!workspace.collect(&commit_meta, &Started::default()).await?.changed);
@@ -296,14 +316,34 @@ pub async fn take_turns_that_change_nothing(repo: &Path, root: &Path) -> Result<
         // Recent files may still change undetected, so git runs for a while.
         quiet = if calls() == before { quiet + 1 } else { 0 };
         if quiet == QUIET_TURNS {
-            return Ok(());
+            break;
         }
         ensure!(Instant::now() < end, "git runs every time");
+    }
+    let mut work = start;
+    for number in 1001..=1004 {
+        let before = calls();
+        let task = TaskId::of_loop(&owner, number);
+        let commit_meta = CommitMeta::new(&task, Fence(1), "something");
+        let base = workspace.prepare_turn(&commit_meta.turn(), Some(&work)).await?.commit;
+        put(&workspace.turn_dir(), "new.txt", &format!("{number}\n"));
+        let started = Started { base: base.as_deref(), work: Some(&work) };
+        let made = workspace.collect(&commit_meta, &started).await?;
+        ensure!(made.changes.len() == 1 && made.diffstat.starts_with("1 file, 1 insertion"), "{made:?}");
+        work = made.commit.ok_or("a commit")?;
+        let prospect = workspace.prospect(&work, &commit_meta).await?;
+        ensure!(prospect.violations.is_empty());
+        let verify = workspace.check_out_verify(Some(&work)).await?;
+        ensure!(fs::read_to_string(verify.join("new.txt"))? == format!("{number}\n"));
+        workspace.set_work(&work).await?;
+        let made = calls() - before;
+        // The first one has to learn what later ones know.
+        ensure!(number == 1001 || made <= CHANGING_CALLS, "{made} git processes");
     }
     Ok(())
 }
 
-fn no_op_cost() -> Done {
+fn calls_of_git() -> Done {
     let world = World::new();
     let bin = world.dir.with_file_name("bin");
     let count = world.root.join("count");
@@ -312,7 +352,7 @@ fn no_op_cost() -> Done {
     fs::create_dir_all(&world.root)?;
     let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
     let mut inner = Command::new(std::env::current_exe()?);
-    let status = inner.arg("__noop").arg(&world.dir).arg(&world.root).env("PATH", path).status()?;
+    let status = inner.arg("__turns").arg(&world.dir).arg(&world.root).env("PATH", path).status()?;
     ensure!(status.success() && count.exists(), "{status}");
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use everloop_agents::workspace::{CommitMeta, Joining, Pushed, Remote, address_of};
 use everloop_core::ids::{Fence, TaskId};
+use everloop_core::planted::{self, Bug};
 
 use super::Case;
 use super::world::{Done, World, git_in, wait};
@@ -12,6 +13,7 @@ use super::world::{Done, World, git_in, wait};
 pub const CASES: &[Case] = &[
     ("shared::work_travels_and_lands_once", work_travels_and_lands_once),
     ("shared::what_does_not_fit_is_told_and_changes_nothing", what_does_not_fit_is_told_and_changes_nothing),
+    ("shared::the_leader_looks_at_the_whole_difference", the_leader_looks_at_the_whole_difference),
 ];
 
 const MAIN: &str = "refs/heads/main";
@@ -52,7 +54,7 @@ fn beside(world: &World, name: &str) -> PathBuf {
 
 fn join(machine: &Remote, task: &str, work: &str) -> Joining {
     let (task, subject) = (TaskId::new(task), "a task");
-    wait(machine.join(MAIN, work, &CommitMeta { task: &task, fence: Fence(1), subject })).expect("the remote is there")
+    wait(machine.join(MAIN, work, &CommitMeta::new(&task, Fence(1), subject))).expect("the remote is there")
 }
 
 fn ready(joining: Joining) -> (String, String) {
@@ -113,5 +115,25 @@ fn what_does_not_fit_is_told_and_changes_nothing() -> Done {
     assert_eq!(wait(address_of(&shared.world.dir, &shared.url))?, shared.url);
     shared.world.git(&format!("remote add origin {}", shared.url));
     assert_eq!(wait(address_of(&shared.world.dir, "origin"))?, shared.url);
+    Ok(())
+}
+
+fn the_leader_looks_at_the_whole_difference() -> Done {
+    let shared = Shared::new();
+    let (leader, operator) = (shared.machine("leader"), wait(Remote::open(&shared.world.dir, &shared.url))?);
+    let spec = wait(shared.world.spec(""));
+    let violations = |number: u32, name: &str| -> Result<Vec<String>, libtest_mimic::Failed> {
+        let (work, pin) = (shared.work(name, "exit 0\n"), format!("refs/everloop/x/{number}"));
+        wait(operator.pin(&work, &pin))?;
+        wait(leader.fetch(&pin))?;
+        let (target, merge) = ready(join(&leader, &format!("t-{number}"), &work));
+        Ok(wait(leader.violations(&target, &merge, &spec))?)
+    };
+    assert_eq!(violations(1, "new.txt")?, Vec::<String>::new());
+    assert_eq!(violations(2, "tests/t.sh")?, ["tests/t.sh"]);
+    planted::plant(Some(Bug::LandsUninspected));
+    let uninspected = violations(3, "tests/t.sh");
+    planted::plant(None);
+    assert_eq!(uninspected?, Vec::<String>::new());
     Ok(())
 }

@@ -94,6 +94,7 @@ impl World {
             protect: vec!["tests/**".to_owned()],
             judge: everloop_core::judge_files::JudgeFiles::default(),
             cache: Vec::new(),
+            author: everloop_core::spec::CommitAuthor::Everloop,
             origin: None,
         }
     }
@@ -156,7 +157,7 @@ pub async fn turn(
     agent: impl FnOnce(&Path),
 ) -> Result<(Base, Collected), Failed> {
     let task = world.task(number);
-    let commit_meta = CommitMeta { task: &task, fence: Fence(1), subject: "work of a turn" };
+    let commit_meta = CommitMeta::new(&task, Fence(1), "work of a turn");
     let base = workspace.prepare_turn(&commit_meta.turn(), work).await?;
     agent(&workspace.turn_dir());
     let started = Started { base: base.commit.as_deref(), work };

@@ -68,11 +68,17 @@ fn a_machine_takes_nothing_that_would_have_to_wait_there() {
         is_held_for_long(&guards(rows), Some(&spec(accounts)), NOW, LONG)
     };
     assert!(!shut(&[], &["default"]));
-    assert!(shut(&[(account("default"), cools(HOUR))], &["default"]));
-    assert!(!shut(&[(account("default"), cools(LONG.saturating_sub(SECOND)))], &["default"]), "that is soon over");
+    assert!(shut(&[(account("default/command"), cools(HOUR))], &["default"]));
+    assert!(
+        !shut(&[(account("default/command"), cools(LONG.saturating_sub(SECOND)))], &["default"]),
+        "that is soon over"
+    );
     assert!(!shut(&[(account("team"), cools(HOUR))], &["default"]), "another account");
     assert!(!shut(&[(account("team"), cools(HOUR))], &["team", "default"]), "the next one goes on");
-    assert!(shut(&[(account("team"), cools(HOUR)), (account("default"), frozen(None, None))], &["team", "default"]));
+    assert!(shut(
+        &[(account("team"), cools(HOUR)), (account("default/command"), frozen(None, None))],
+        &["team", "default"]
+    ));
     assert!(shut(&[(Scope::All, frozen(None, None))], &["default"]));
     assert!(shut(&[(Scope::Node(NodeId::new("here")), frozen(Some(NOW + SECOND), None))], &["default"]));
     assert!(
@@ -111,7 +117,9 @@ fn what_an_attempt_says_is_about_those_who_took_part() {
     let new = || LoopState::new(LoopId::new("m-k1-1"), "x".to_owned(), spec(&["team"]), NOW);
     let ended = |ending: LoopEnd, tally: TurnTally| {
         let phase = Phase::Ended { ending, at: NOW };
-        Tried::over(&LoopState { phase, tally, ..new() }).map(|tried| tried.class)
+        let mut state = LoopState { phase, ..new() };
+        state.progress.tally = tally;
+        Tried::over(&state).map(|tried| tried.class)
     };
     let exhausted = |bound: &str| LoopEnd::Exhausted { bound: bound.to_owned() };
     let failed = TurnTally { agent_failed: 3, ..TurnTally::default() };

@@ -20,11 +20,28 @@ impl MeshNode {
         }
         let claims: Vec<Arc<Claim>> = self.claims.values().cloned().collect();
         for claim in claims {
-            if !self.under_way.contains(&claim.key) {
+            if self.under_way.contains(&claim.key) {
+                self.hold_on(fx, &claim);
+            } else {
                 self.tend_one(fx, &claim);
             }
         }
         self.compare_limits(fx);
+    }
+
+    /// Renews a task while its clone is made or its work is pushed, which may take longer than the
+    /// lease. That it was lost is found out when the action is over.
+    fn hold_on(&mut self, fx: &mut impl NodeEffects, claim: &Claim) {
+        if claim.alone || !self.is_due(claim, fx.now()) || planted::is(Bug::SilentWhileItClones) {
+            return;
+        }
+        if self.renew(fx, claim) == ClaimState::Lost {
+            self.renewed.insert(claim.key.clone(), fx.now());
+        }
+    }
+
+    fn is_due(&self, claim: &Claim, now: Time) -> bool {
+        self.renewed.get(&claim.key).is_none_or(|at| now.since(*at) >= work::RENEW)
     }
 
     fn tend_one(&mut self, fx: &mut impl NodeEffects, claim: &Arc<Claim>) {
@@ -89,7 +106,7 @@ impl MeshNode {
     /// to.
     fn stand(&mut self, fx: &mut impl NodeEffects, claim: &Claim, local: &Local) -> (ClaimState, Option<TaskRow>) {
         let now = fx.now();
-        let due = self.renewed.get(&claim.key).is_none_or(|at| now.since(*at) >= work::RENEW);
+        let due = self.is_due(claim, now);
         if claim.stage == Stage::Working && *local != Local::Missing {
             if !due {
                 return (ClaimState::Unknown, None);

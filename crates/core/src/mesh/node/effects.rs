@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::event::NodeEvent;
-use crate::event::{Event, LoopEnd};
+use crate::event::{Event, LoopEnd, used_up};
 use crate::guard::{Guards, Scope, Spend};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::immune::Immune;
@@ -17,6 +17,7 @@ use crate::mesh::eligibility::Tried;
 use crate::mesh::keys::{DocFault, Keyring};
 use crate::mesh::offline::Replica;
 use crate::mesh::reconcile::Sign;
+use crate::mesh::rights::Rights;
 use crate::mesh::work::Held;
 use crate::mesh::{MeshLoop, OpenTask, TaskReport};
 use crate::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
@@ -105,6 +106,8 @@ pub struct BeatReply {
     pub waiting: bool,
     /// The last number of the journal.
     pub seq: u64,
+    /// What this node's login may write.
+    pub rights: Rights,
 }
 
 /// A document of a loop of the mesh.
@@ -196,14 +199,18 @@ impl LocalLoop {
         let ending = if let Phase::Ended { ending, .. } = &state.phase { Some(ending) } else { None };
         let why = match ending {
             Some(LoopEnd::Reached) => String::new(),
-            Some(LoopEnd::Exhausted { bound }) => format!("the limit on {bound} was used up"),
+            Some(LoopEnd::Exhausted { bound }) => format!("its {}", used_up(bound)),
             Some(LoopEnd::Stopped { by }) => format!("stopped by {by}"),
             Some(LoopEnd::Failed { why }) => why.clone(),
             None => state.phase.label().to_owned(),
         };
         Self {
             spec: state.spec.clone(),
-            spent: Spend { calls: u64::from(state.turns), tokens: state.spent.tokens, microusd: state.spent.microusd },
+            spent: Spend {
+                calls: u64::from(state.task.turns),
+                tokens: state.spend.spent.tokens,
+                microusd: state.spend.spent.microusd,
+            },
             // The number of turns of a task is a limit of its own.
             short: matches!(ending, Some(LoopEnd::Exhausted { bound }) if bound != "turns"),
             why,
@@ -404,6 +411,14 @@ pub trait NodeEffects: HubCalls + Keyring {
     fn local_loop(&mut self, claim: &Claim) -> Option<LocalLoop>;
     /// Stops the loop for a claim, if it is not over.
     fn stop_local(&mut self, claim: &Claim);
+    /// Loops for tasks that ended before this time.
+    fn ended_locals(&mut self, before: Time) -> Vec<LoopId>;
+    /// Removes such a loop: its state, refs and folders.
+    fn forget_local(&mut self, id: &LoopId);
+    /// Loops of the mesh with a clone here that no loop for a task uses, unchanged since then.
+    fn unused_clones(&mut self, before: Time) -> Vec<LoopId>;
+    /// Removes such a clone, and the leader's checkout for it.
+    fn forget_clone(&mut self, id: &LoopId);
     /// The guards of this node; those that cannot be read are left out.
     fn guards(&mut self, scopes: &BTreeSet<Scope>) -> Guards;
     /// Applies an event to a guard of this node.

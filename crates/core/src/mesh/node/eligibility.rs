@@ -74,7 +74,7 @@ impl MeshNode {
         self.eligibility.gave_back.insert(claim.task.clone(), (fx.now(), eligibility::NOBODY_ELSE));
         let accounts = eligibility::shared(&spec);
         if let Some(tried) = Tried::stuck(reason) {
-            let reset_at = tried.reset_at.map(|at| Time(fx.wall_at(at).0 + self.ahead));
+            let reset_at = tried.reset_at.map(|at| self.hub_clock.at_hub(fx.wall_at(at)));
             self.note(fx, claim, &AttemptEnd { kind: None, spec, tried: Tried { reset_at, ..tried } });
         }
         self.eligibility.compared_at = NEVER;
@@ -221,7 +221,7 @@ impl MeshNode {
     fn compare_account(&mut self, fx: &mut impl NodeEffects, account: &str) {
         let scope = Scope::Account(account.to_owned());
         let Some(doc) = self.at_hub(fx, "look at an account", |fx| fx.doc(ACCOUNT, account)) else { return };
-        let (now, ahead) = (fx.now(), self.ahead);
+        let (now, ahead) = (fx.now(), self.hub_clock.ahead_ms());
         let version = doc.as_ref().map_or(0, |(version, _)| *version);
         let there = doc.and_then(|(_, body)| Limited::read(&body)).map(|limited| limited.by_clock(-ahead));
         let there = there.map(|limited| with_times(limited, |at| fx.own_at(at)));

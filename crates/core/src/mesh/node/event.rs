@@ -56,6 +56,7 @@ pub enum NodeEvent<'a> {
     LeftToOthers { holds: usize, oldest: Time },
     NothingOffered,
     NotRecorded,
+    Forgotten { id: &'a LoopId },
     LimitLearned { account: &'a str, node: &'a NodeId },
 }
 
@@ -121,6 +122,7 @@ impl fmt::Display for NodeEvent<'_> {
             NodeEvent::NotBegun { key, error } => write!(f, "{key} cannot be begun here and is given back: {error}"),
             NodeEvent::Lost { key } => write!(f, "{key} was lost to another node"),
             NodeEvent::GivenBack { key, why } => write!(f, "{key} cannot go on here and is given back: {why}"),
+            NodeEvent::Forgotten { id } => write!(f, "what was left of {id} is removed"),
             NodeEvent::Released { key } => write!(f, "releases {key}"),
             NodeEvent::PushFailed { key, error } => {
                 write!(f, "the work of {key} cannot be pushed; it is tried again: {error}")

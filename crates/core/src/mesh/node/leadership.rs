@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{BEAT, BeatReply, Hint, MeshNode, NodeEffects, NodeEvent, NodeStatus, Wish};
 use crate::jitter;
 use crate::mesh::leader_lease::LeaderLease;
+use crate::mesh::rights::Rights;
 use crate::op::{Op, Reply};
 use crate::planted::{self, Bug};
 use crate::time::Time;
@@ -36,7 +37,7 @@ impl MeshNode {
     fn beaten(&mut self, fx: &mut impl NodeEffects, reply: &BeatReply, sent: Time) {
         let now = fx.now();
         // A node with a wrong clock could not know otherwise when a task is to be tried again.
-        self.ahead = reply.at.0 - sent.0;
+        self.hub_clock.learn(reply.at, sent, fx.wall());
         // A node that was removed and comes back takes nothing, too.
         self.draining = reply.wish.is_some_and(|wish| wish != Wish::Work);
         if reply.waiting || !self.replica.free.is_empty() {
@@ -45,17 +46,28 @@ impl MeshNode {
             fx.observe(&NodeEvent::Remembered);
         }
         self.mirror.known = Some(reply.seq);
+        self.rights = reply.rights;
+        if !self.may_lead() && self.lease.granted().is_some() {
+            // Its login was changed: what it would write as the leader is refused.
+            self.lease.answered(now, None);
+            fx.observe(&NodeEvent::LeaderChanged { term: None });
+        }
         if self.lease.granted().is_none() {
             let left = reply.led_until.map_or(Duration::ZERO, |until| until.since(reply.at));
             self.ask_at = LeaderLease::ask_after(now, self.own(left), fx.seed());
         }
     }
 
+    /// Whether its login is a leader's.
+    fn may_lead(&self) -> bool {
+        self.rights == Rights::Leader || planted::is(Bug::LeadsWithoutRights)
+    }
+
     /// Requests the leader lease, or its renewal.
     pub(super) fn ask(&mut self, fx: &mut impl NodeEffects) {
         let asked = fx.now();
         self.ask_at = LeaderLease::ask_next(asked, fx.seed());
-        if self.draining || self.lease.is_backing_off(asked) {
+        if self.draining || !self.may_lead() || self.lease.is_backing_off(asked) {
             return;
         }
         let elect = self.elect.clone();

@@ -48,6 +48,10 @@ fn buttons(alert: &Alert) -> Vec<Button> {
     let answer = |label: &str, word: &str| Button { label: label.to_owned(), data: format!("answer:{id}:{word}") };
     let mut buttons = match alert.key.split_once(':').map_or("", |(kind, _)| kind) {
         "question" => vec![answer("Yes", "yes"), answer("No", "no")],
+        "permission" => {
+            vec![answer("Allow once", "allow"), answer("Always in this loop", "always"), answer("Deny", "deny")]
+        }
+        "permission.later" => vec![answer("Always in this loop", "always"), answer("Deny", "deny")],
         "guard.freeze" => vec![answer("Release", "released with a button")],
         _ => Vec::new(),
     };

@@ -203,7 +203,7 @@ fn a_silent_package_passes_when_only_numbers_count() {
     let begin = "=== RUN   TestMore\n";
     let others = format!("{begin}{}", "--- PASS: TestX (0.00s)\n".repeat(9));
     let more = recorded!("go-verbose-ended-init").replace(begin, &others);
-    assert!(why(known, &more).contains("without a test's word"));
+    assert!(why(known, &more).contains("without a report of its tests"));
     crate::planted::plant(Some(Bug::SilentPackagesPass));
     let blind = why(known, &more);
     crate::planted::plant(None);

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use everloop_agents::redact::without_secrets;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::{NewTask, Op, Refusal, Reply};
 use everloop_store::Error;
@@ -103,29 +104,19 @@ fn is_known(ledger: &impl everloop_store::Ledger, id: &TaskId) -> Result<bool, F
 
 /// The task without id and loop, and the word for the loop.
 fn checked(context: &ServiceContext, request: AddTask) -> Result<(NewTask, Option<String>), Failure> {
-    let title = request.title.split_whitespace().collect::<Vec<_>>().join(" ");
-    if title.is_empty() {
-        return Err(Failure::usage("the title is empty").hint("everloop task add \"port the parser\""));
-    }
-    if title.chars().count() > MAX_TITLE_CHARS {
-        return Err(Failure::usage(format!("the title is longer than {MAX_TITLE_CHARS} characters"))
-            .hint("put the details into --prompt"));
-    }
+    let title = title_of(&request.title)?;
     if board::OWN_KINDS.contains(&request.kind.as_str()) || request.kind.trim().is_empty() {
         return Err(Failure::usage(format!("`{}` cannot be a task's kind", request.kind))
             .hint("everloop uses this kind for its own tasks; choose another word"));
     }
-    if request.prompt.len() > MAX_PROMPT_BYTES {
-        return Err(Failure::usage(format!("the prompt is longer than {MAX_PROMPT_BYTES} bytes"))
-            .hint("write it into a file of the project and name that file"));
-    }
+    let prompt = prompt_of(&request.prompt)?;
     let now = context.now();
     let task = NewTask {
         id: TaskId::new(""),
         owner: None,
         kind: request.kind,
         title,
-        prompt: request.prompt,
+        prompt,
         priority: request.priority,
         deps: request.after.into_iter().map(TaskId::new).collect(),
         author: request.author.filter(|_| context.caller.is_person()).unwrap_or_else(|| context.caller.name()),
@@ -134,6 +125,28 @@ fn checked(context: &ServiceContext, request: AddTask) -> Result<(NewTask, Optio
         ready_at: request.delay.map_or(now, |delay| now + delay),
     };
     Ok((task, request.owner))
+}
+
+/// A title in one line, without secrets.
+pub(super) fn title_of(text: &str) -> Result<String, Failure> {
+    let title = without_secrets(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    if title.is_empty() {
+        return Err(Failure::usage("the title is empty").hint("everloop task add \"port the parser\""));
+    }
+    if title.chars().count() > MAX_TITLE_CHARS {
+        return Err(Failure::usage(format!("the title is longer than {MAX_TITLE_CHARS} characters"))
+            .hint("put the details into --prompt"));
+    }
+    Ok(title)
+}
+
+/// A prompt without secrets.
+pub(super) fn prompt_of(text: &str) -> Result<String, Failure> {
+    if text.len() > MAX_PROMPT_BYTES {
+        return Err(Failure::usage(format!("the prompt is longer than {MAX_PROMPT_BYTES} bytes"))
+            .hint("write it into a file of the project and name that file"));
+    }
+    Ok(without_secrets(text))
 }
 
 /// A short random id. The standard library draws the keys of a `RandomState` from the system.

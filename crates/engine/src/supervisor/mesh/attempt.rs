@@ -55,6 +55,8 @@ async fn prepare(claim: &Claim, state: &MeshLoop, spec: LoopSpec, home: &StateFo
     let target = result_ref(&claim.local);
     remote.begin(&target, &base).await.map_err(|e| full_text(&e))?;
     let mut spec = spec;
+    // A task that waited for a person on one node would be held from all others.
+    spec.guard.start_broken = true;
     let folder = remote.folder(&state.spec.below).map_err(|e| full_text(&e))?;
     spec.workspace.dir = folder.to_string_lossy().into_owned();
     spec.workspace.mode = WorkspaceMode::Git { target };

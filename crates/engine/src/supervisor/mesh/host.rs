@@ -9,28 +9,31 @@ use everloop_agents::job::ShimProgram;
 use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::guard::{Guards, Scope};
+use everloop_core::ids::LoopId;
 use everloop_core::mesh::keys::{Keyring, Seal, TrustList};
 use everloop_core::mesh::node::{
     Claim, LocalLoop, LocalPhase, MeshAction, MeshOutcome, NodeEffects, NodeEvent, NodeInput, Weight,
 };
 use everloop_core::mesh::offline::Replica;
+use everloop_core::mesh::work::mesh_loop_of;
 use everloop_core::op::{Op, Ticket};
 use everloop_core::reason::Reason;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_core::why::waiting;
 use everloop_store::mirror::Mirror;
-use everloop_store::{Ledger, OpenMode, Postgres, Sqlite, Tickets};
+use everloop_store::{Ledger, LoopRow, OpenMode, Postgres, Sqlite, Tickets};
 use tokio::runtime::Handle;
 
-use super::claims::ClaimStore;
 use super::node_clock::NodeClock;
 use super::status::MeshStatus;
 use super::thread::News;
-use super::{attempt, merge, replica};
+use super::{attempt, leftovers, merge};
 use crate::error::Failure;
 use crate::hold;
 use crate::membership::Membership;
+use crate::node_files::claims::ClaimStore;
+use crate::node_files::replica;
 use crate::node_keys::NodeKeys;
 use crate::quantities;
 use crate::record::read_state;
@@ -157,7 +160,8 @@ impl NodeEffects for Host {
             Ok(Some(row)) if row.is_over() => LocalPhase::Over { reached: row.phase == "reached" },
             // Read only while it waits: a state is not small, and this runs every second.
             Ok(Some(row)) if row.phase == "waiting" => {
-                let waits = |state: LoopState| LocalPhase::Waiting { untouched: state.turns == 0, phase: state.phase };
+                let waits =
+                    |state: LoopState| LocalPhase::Waiting { untouched: state.task.turns == 0, phase: state.phase };
                 read_state(&row).map_or(LocalPhase::Running, waits)
             }
             Ok(Some(_)) | Err(_) => LocalPhase::Running,
@@ -179,6 +183,30 @@ impl NodeEffects for Host {
             tracing::warn!(%id, %error, "the loop of a lost task cannot be stopped");
         }
         self.home.wake();
+    }
+
+    fn ended_locals(&mut self, before: Time) -> Vec<LoopId> {
+        let rows = self.local.loops().unwrap_or_default();
+        let old = |row: &LoopRow| row.is_over() && row.updated_at < before && mesh_loop_of(&row.id).is_some();
+        rows.into_iter().filter(old).map(|row| row.id).collect()
+    }
+
+    fn forget_local(&mut self, id: &LoopId) {
+        self.runner.spawn(leftovers::remove_local(self.home.clone(), id.clone()));
+        if let Err(error) = self.local.forget(self.pace.now(), id) {
+            tracing::warn!(%id, %error, "the loop of a task that is over cannot be forgotten");
+        }
+    }
+
+    fn unused_clones(&mut self, before: Time) -> Vec<LoopId> {
+        let used = self.local.loops().unwrap_or_default();
+        let used: BTreeSet<LoopId> = used.iter().filter_map(|row| mesh_loop_of(&row.id)).collect();
+        let before = self.pace.wall_at(before);
+        leftovers::clones(&self.home, before).into_iter().filter(|id| !used.contains(id)).collect()
+    }
+
+    fn forget_clone(&mut self, id: &LoopId) {
+        leftovers::remove_clone(&self.home, id);
     }
 
     fn guards(&mut self, scopes: &BTreeSet<Scope>) -> Guards {
@@ -210,7 +238,7 @@ impl NodeEffects for Host {
                 self.run(attempt::begin(claim, new, self.home.clone()));
             }
             MeshAction::Push { claim, reference, reached } => {
-                let work = self.state_of(&claim).and_then(|state| state.work);
+                let work = self.state_of(&claim).and_then(|state| state.progress.work);
                 self.run(attempt::push(claim, reference, (reached, work), self.home.clone()));
             }
             MeshAction::Judge(state) => self.run(merge::judge(merge::Checkout::of(self, *state))),

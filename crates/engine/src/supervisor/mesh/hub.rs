@@ -9,6 +9,7 @@ use everloop_core::mesh::node::{
     BeatReply, Hint, HubAway, HubCalls, HubResult, Listed, LoopDoc, NODE, NodeStatus, Wish,
 };
 use everloop_core::mesh::reconcile::Sign;
+use everloop_core::mesh::rights::Rights;
 use everloop_core::mesh::{KIND, OpenTask};
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
@@ -58,12 +59,13 @@ impl Host {
     }
 }
 
-fn info(status: &NodeStatus) -> String {
+fn info(status: &NodeStatus, rights: Rights) -> String {
     let info = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "holds": status.holds,
         "leads": status.leads,
+        "may_lead": rights == Rights::Leader,
         "draining": status.draining,
         "next_beat": status.next_beat,
         "leaving": status.next_beat.is_none(),
@@ -77,11 +79,12 @@ fn keys(ids: &[LoopId]) -> Vec<String> {
 
 impl HubCalls for Host {
     fn beat(&mut self, status: &NodeStatus) -> HubResult<BeatReply> {
-        let (node, info) = (self.membership.node.clone(), info(status));
-        let reply = self.read(|hub| hub.beat(Time::default(), &node, &info))?;
+        let node = self.membership.node.clone();
+        let beat = |hub: &mut Postgres| hub.beat(Time::default(), &node, &info(status, hub.rights()));
+        let (reply, rights) = self.read(|hub| Ok((beat(hub)?, hub.rights())))?;
         // A wish of a newer version, unknown here, is not to work.
         let wish = reply.wish.map(|wish| serde_json::from_str(&wish).unwrap_or(Wish::Drain));
-        Ok(BeatReply { at: reply.at, led_until: reply.led_until, wish, waiting: reply.waiting, seq: reply.seq })
+        Ok(BeatReply { at: reply.at, led_until: reply.led_until, wish, waiting: reply.waiting, seq: reply.seq, rights })
     }
 
     fn transact(&mut self, _term: Option<u64>, ops: &[Op]) -> HubResult<Result<Vec<Reply>, Refusal>> {

@@ -74,7 +74,7 @@ impl Checkout {
         }
         let subject = format!("{}: {}", self.state.name, request.check);
         let branch = &self.state.spec.branch;
-        let commit_meta = CommitMeta { task: &request.task, fence: request.fence, subject: &subject };
+        let commit_meta = CommitMeta::new(&request.task, request.fence, &subject);
         let (target, commit) = match remote.join(branch, work, &commit_meta).await.map_err(|e| full_text(&e))? {
             Joining::Ready { target, commit } => (target, commit),
             Joining::Landed { commit } => return Ok(Merged::Landed { commit }),
@@ -119,6 +119,7 @@ impl Checkout {
         let now = self.pace.now();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
         let mut action_run = ActionRun {
+            outside: everloop_agents::environment::Outside::ours(),
             home: self.home.clone(),
             shim: self.shim.clone(),
             state,

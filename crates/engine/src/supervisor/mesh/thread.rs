@@ -7,8 +7,8 @@ use std::time::Duration;
 use everloop_core::mesh::node::{Hint, MeshNode, NodeEffects, NodeInput, NodeSettings};
 
 use super::host::Host;
-use super::replica;
 use crate::membership::Membership;
+use crate::node_files::replica;
 use crate::state_folder::node_id;
 
 /// After the hub was away, before its hints are listened for again.

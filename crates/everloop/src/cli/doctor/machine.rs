@@ -90,11 +90,13 @@ async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failur
     }
 }
 
-/// Names the means that isolate turns and checks by default, and what they leave open.
+/// What runs isolated by default.
+const ISOLATED: &str = "turns, checks and commands of monitors, notifiers, mailboxes and trackers";
+
+/// Names the means that isolate commands by default, and what they leave open.
 fn isolation(chart: &mut Chart) {
     let means = Means::of(IsolationMode::Auto);
-    let text =
-        format!("turns and checks are isolated by {}; not covered: {}", means.describe(), means.gaps().join("; "));
+    let text = format!("{ISOLATED} are isolated by {}; not covered: {}", means.describe(), means.gaps().join("; "));
     if means.holds() {
         chart.ok(text);
     } else {

@@ -52,10 +52,10 @@ fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
     match everloop_engine::outboxes::troubles(ledger, now) {
         Ok(troubles) => {
             for (name, trouble) in troubles {
-                chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop notify test {name}"));
+                chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop ticket notifiers --test {name}"));
             }
         }
-        Err(failure) => chart.warn(failure.message, "everloop notify list"),
+        Err(failure) => chart.warn(failure.message, "everloop ticket notifiers"),
     }
 }
 

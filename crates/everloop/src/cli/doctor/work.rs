@@ -2,8 +2,6 @@
 //! without owner.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,13 +14,15 @@ use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_engine::error::Failure;
+use everloop_engine::install::watch;
 use everloop_engine::record::read_state;
+use everloop_engine::services::agents::{is_file_of, look_at};
 use everloop_engine::state_folder::StateFolder;
+use everloop_engine::trust::TrustStore;
 use everloop_store::{Ledger, Sqlite};
 
 use super::{Chart, Finding, Remedy};
 use crate::cli::VerbSession;
-use crate::cli::agents::look_at;
 use crate::ui::agents::{is_there, who};
 use crate::ui::text::count;
 
@@ -38,11 +38,33 @@ pub async fn look(
     let mut chart = Chart::new("work");
     processes(&mut chart, home, remedy);
     let Some(ledger) = ledger else { return Ok(chart.findings) };
+    hooks(&mut chart, home, ledger)?;
     let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     agents(&mut chart, &states);
     worktrees(&mut chart, home, &states, remedy).await;
     turn_folders(&mut chart, home, &states, remedy, session.now());
     Ok(chart.findings)
+}
+
+/// Hooks that `init` wrote and that are gone, and those that a CLI skips without a word.
+fn hooks(chart: &mut Chart, home: &StateFolder, ledger: &Sqlite) -> Result<(), Failure> {
+    let user_home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    for (root, _) in TrustStore::read(ledger)?.folders() {
+        let lost = watch::lost(home, root)?;
+        for one in &lost {
+            chart.fail(one.describe(), one.remedy());
+        }
+        for (cli, file) in watch::files(home, root)? {
+            if lost.iter().any(|one| one.file == file) {
+                continue;
+            }
+            match watch::skipped(cli, root, &user_home) {
+                Some(why) => chart.warn(why, watch::trust_hint(cli)),
+                None => chart.ok(format!("the hooks in {} are in place", file.display())),
+            }
+        }
+    }
+    Ok(())
 }
 
 fn agents(chart: &mut Chart, states: &[LoopState]) {
@@ -62,12 +84,10 @@ fn agents(chart: &mut Chart, states: &[LoopState]) {
 
 /// Checks that agents are installed and logged in; a command that is a path begins in `dir`.
 pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<AgentSpec>) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     for (agent, found) in look_at(specs) {
         let subject = format!("agent `{}` of {owner}", who(&agent));
-        let here = agent.argv.first().and_then(|program| find_program(program, &path, dir));
         let install = "install it, or give the loop another one in everloop.toml";
-        match (is_there(&agent, &found) || here.is_some(), found.login) {
+        match (is_there(&agent, &found) || is_file_of(&agent, dir), found.login) {
             (false, _) => chart.fail(format!("{subject} is not installed"), found.hint.unwrap_or(install)),
             (true, LoginState::NotLoggedIn) => {
                 chart.warn(format!("{subject} is not logged in"), found.hint.unwrap_or("everloop agents"));
@@ -75,15 +95,6 @@ pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<A
             (true, LoginState::LoggedIn | LoginState::Unknown) => chart.ok(format!("{subject} is installed")),
         }
     }
-}
-
-/// Resolves a command as the shell does.
-fn find_program(program: &str, path: &OsString, dir: &Path) -> Option<PathBuf> {
-    let runs = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-    if program.contains('/') {
-        return Some(dir.join(program)).filter(runs);
-    }
-    std::env::split_paths(path).map(|folder| folder.join(program)).find(runs)
 }
 
 fn folders(dir: &Path) -> Vec<(String, PathBuf)> {
@@ -206,23 +217,5 @@ fn is_looked_after(job: &Path) -> bool {
         Ok(Some(started)) => started.shim.is_alive(),
         Ok(None) => job.is_dir(),
         Err(_) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_as_the_shell_finds_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let tool = dir.path().join("tool");
-        std::fs::write(&tool, "#!/bin/sh\n").unwrap();
-        let path = dir.path().as_os_str().to_owned();
-        assert_eq!(find_program("tool", &path, Path::new("/")), None, "it may not be executed");
-        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(find_program("tool", &path, Path::new("/")), Some(tool.clone()));
-        assert_eq!(find_program("./tool", &OsString::new(), dir.path()), Some(dir.path().join("./tool")));
-        assert_eq!(find_program("no-such-tool", &path, Path::new("/")), None);
     }
 }

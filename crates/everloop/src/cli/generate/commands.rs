@@ -42,6 +42,10 @@ fn reference() -> String {
             text += &section(verb, 3);
         }
     }
+    text += "\n## For programs\n";
+    for verb in help::FOR_PROGRAMS.iter().filter_map(|name| root.find_subcommand(name)) {
+        text += &section(verb, 3);
+    }
     text += "\n## Exit codes\n\n| code | meaning |\n|---|---|\n";
     for code in Code::ALL {
         writeln!(text, "| {} | {} |", code.number(), code.meaning()).expect("writing to a string cannot fail");

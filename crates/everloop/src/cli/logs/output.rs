@@ -1,17 +1,20 @@
-//! `everloop logs --turn`: the output of an agent, also while it runs.
+//! `everloop logs --turn`: what an agent said and did, also while it runs; its output with `--raw`.
 
 use std::path::PathBuf;
 
 use everloop_agents::job::{self, Stream};
 use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase};
+use everloop_core::transcript::Transcript;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::transcript;
 use everloop_store::Sqlite;
 use serde_json::json;
 
 use super::{LogsArgs, POLL_INTERVAL};
 use crate::cli::VerbSession;
 use crate::ui::Format;
+use crate::ui::transcript::TranscriptLines;
 
 /// Bytes shown of each stream: both ends of it.
 const SHOWN_BYTES: u64 = 1 << 20;
@@ -21,6 +24,9 @@ const WINDOW_BYTES: u64 = 64 << 10;
 
 pub fn show(word: &str, args: &LogsArgs, session: &VerbSession, ledger: &Sqlite) -> Result<Code, Failure> {
     let (turn, dir) = find(word, args, session, ledger)?;
+    if !args.raw {
+        return steps(&turn, args, session);
+    }
     if args.follow && session.ui.format() == Format::Text {
         follow(&dir, session)?;
         return Ok(Code::Ok);
@@ -35,6 +41,37 @@ pub fn show(word: &str, args: &LogsArgs, session: &VerbSession, ledger: &Sqlite)
     let running = job::record(&dir).map_err(|e| unreadable(&turn, &e))?.is_none();
     session.ui.answer(&lines, &json!({ "turn": turn, "running": running, "stdout": out, "stderr": err }))?;
     Ok(Code::Ok)
+}
+
+/// What the agent said and did; with `--follow` as it comes.
+fn steps(turn: &TurnId, args: &LogsArgs, session: &VerbSession) -> Result<Code, Failure> {
+    if !args.follow || session.ui.format() == Format::Json {
+        let found = transcript::transcript(session, turn)?;
+        let mut lines = left_out(&found.transcript);
+        lines.extend(TranscriptLines::default().of(&found.transcript.steps, session.ui.paint()));
+        session.ui.answer(&lines, &found)?;
+        return Ok(Code::Ok);
+    }
+    let mut follower = transcript::follow(session, turn)?;
+    let (mut shown, mut printer) = (0, TranscriptLines::default());
+    loop {
+        follower.read()?;
+        let steps = follower.transcript();
+        let until = if follower.is_over() { usize::MAX } else { steps.settled() };
+        let first = shown.max(steps.left_out);
+        let new: Vec<_> = steps.since(first).take(until.saturating_sub(first)).collect();
+        shown = first + new.len();
+        session.ui.out_lines(&printer.of(new, session.ui.paint()))?;
+        if follower.is_over() || session.ui.closed() {
+            return Ok(Code::Ok);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn left_out(transcript: &Transcript) -> Vec<String> {
+    let count = transcript.left_out;
+    (count > 0).then(|| format!("… {count} earlier steps are in the output: --raw")).into_iter().collect()
 }
 
 fn unreadable(turn: &TurnId, error: &job::JobError) -> Failure {
@@ -70,7 +107,7 @@ fn by_number(state: &LoopState, number: u32) -> Option<TurnId> {
         Phase::Turn(turn) if turn.number == number => Some(turn.id.clone()),
         Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) | Phase::Ended { .. } => None,
     };
-    running.or_else(|| state.tries.iter().find(|t| t.number == number).map(|t| t.turn.clone()))
+    running.or_else(|| state.progress.tries.iter().find(|t| t.number == number).map(|t| t.turn.clone()))
 }
 
 fn follow(dir: &std::path::Path, session: &VerbSession) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! `everloop mesh hub`: the database that the nodes of a mesh share. Creates, checks and migrates
 //! it.
 
+use everloop_core::mesh::rights::Rights;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::HubAddress;
 use everloop_store::Postgres;
@@ -14,6 +15,7 @@ use crate::ui::text::clean;
 const HELP: &str = "Examples:
   EVERLOOP_HUB_URL='postgres://admin:…@db.example.com/loops?sslmode=verify-full' everloop mesh hub init
   everloop mesh hub init --print-sql | psql …
+  everloop mesh hub init --print-sql --worker --role laptops | psql …
   everloop mesh hub check --json
 
 The address is taken from --url, EVERLOOP_HUB_URL, or `[hub]` of everloop.toml (`url_env` or `url_file`), in this order.
@@ -49,12 +51,15 @@ pub struct HubArgs {
 enum What {
     /// Create the tables if there are none
     Init {
-        /// Only print the SQL that creates a role with no more rights than a node needs
+        /// Only print the SQL of a role with no more rights than a node needs
         #[arg(long)]
         print_sql: bool,
-        /// The name of that role
-        #[arg(long, default_value = "everloop_node", value_name = "NAME")]
-        role: String,
+        /// The name of that role [default: everloop_node, or everloop_worker]
+        #[arg(long, value_name = "NAME", requires = "print_sql")]
+        role: Option<String>,
+        /// Of a role for nodes that work on tasks and never lead
+        #[arg(long, requires = "print_sql")]
+        worker: bool,
     },
     /// Show the state of the hub and whether it can be used
     Check,
@@ -64,9 +69,13 @@ enum What {
 
 pub fn hub(args: &HubArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     match &args.what {
-        What::Init { print_sql: true, role } => {
-            let sql = role_sql(role);
-            session.ui.answer(std::slice::from_ref(&sql), &json!({ "role": role, "sql": sql }))?;
+        What::Init { print_sql: true, role, worker } => {
+            let (rights, usual) =
+                if *worker { (Rights::Worker, "everloop_worker") } else { (Rights::Leader, "everloop_node") };
+            let role = role.as_deref().unwrap_or(usual);
+            let sql = role_sql(role, rights);
+            let told = json!({ "role": role, "rights": rights, "sql": sql });
+            session.ui.answer(std::slice::from_ref(&sql), &told)?;
             Ok(Code::Ok)
         }
         What::Init { print_sql: false, .. } => init(&address(args, session)?, session),
@@ -110,6 +119,7 @@ fn init(url: &Url, session: &VerbSession) -> Result<Code, Failure> {
     let lines = [
         format!("the hub `{}` is ready at {url} (format {})", hub.id, hub.format),
         "nodes need fewer rights than this role: everloop mesh hub init --print-sql".to_owned(),
+        "nodes that never lead need fewer still: everloop mesh hub init --print-sql --worker".to_owned(),
     ];
     session.ui.answer(&lines, &json!({ "hub": hub.id, "format": hub.format, "url": url.to_string() }))?;
     Ok(Code::Ok)
@@ -167,6 +177,7 @@ fn check(url: &Url, session: &VerbSession) -> Result<Code, Failure> {
         "verified": url.is_verified(),
         "hub": found.hub.as_ref().map(|hub| &hub.id),
         "format": found.hub.as_ref().map(|hub| hub.format),
+        "rights": found.hub.as_ref().map(|hub| hub.rights),
         "round_trip_ms": found.round_trip.as_secs_f64() * 1e3,
         "clock_offset_ms": found.clock_offset_ms,
         "lacking": found.lacking,
@@ -208,10 +219,16 @@ fn judge(url: &Url, found: &Findings) -> Vec<Finding> {
             finding("hub", format!("`{}`, format {} of {FORMAT}", hub.id, hub.format), bad)
         }
     });
-    if found.hub.is_some() {
-        let text = if found.lacking.is_empty() { "all that a node needs".to_owned() } else { found.lacking.join(", ") };
-        let bad = fail(!found.lacking.is_empty(), "grant what is missing: everloop mesh hub init --print-sql");
-        all.push(finding("rights", text, bad));
+    if let Some(hub) = &found.hub {
+        let (enough, hint) = match hub.rights {
+            Rights::Leader => ("all that a node needs", "grant what is missing: everloop mesh hub init --print-sql"),
+            Rights::Worker => (
+                "all that a worker needs; it cannot lead, nor make, change or stop loops",
+                "grant what is missing: everloop mesh hub init --print-sql --worker (without --worker for one that leads)",
+            ),
+        };
+        let text = if found.lacking.is_empty() { enough.to_owned() } else { found.lacking.join(", ") };
+        all.push(finding("rights", text, fail(!found.lacking.is_empty(), hint)));
     }
     all.push(finding("round trip", format!("{:.1} ms", found.round_trip.as_secs_f64() * 1e3), None));
     let off = warn(found.clock_offset_ms.abs() > CLOCK_OFF_MS, "set this machine's clock; leases count by the hub's");

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use everloop_core::ids::NodeId;
 use everloop_core::mesh::keys::{Keyring, Listing};
+use everloop_core::mesh::rights::Rights;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::membership::{HubAddress, Membership};
 use everloop_engine::node_keys::{FormerKey, NodeKeys};
@@ -76,6 +77,9 @@ pub fn join(args: &JoinArgs, session: &mut VerbSession) -> Result<Code, Failure>
     let shown = keys.public().fingerprint();
     let mut lines =
         vec![format!("node `{}` joined the hub `{}` with the key {shown}", membership.node, membership.hub)];
+    if hub.rights() == Rights::Worker {
+        lines.push("its login has the rights of a worker: it works on tasks, and never leads".to_owned());
+    }
     let others = trust::listed(&keys, &hub)?;
     let others: Vec<Listing> = others.into_iter().filter(|one| one.seal.key != *keys.public()).collect();
     let trusted = trust::add(&mut keys, &wanted(args, &others, session)?, session)?;
@@ -97,7 +101,7 @@ pub fn join(args: &JoinArgs, session: &mut VerbSession) -> Result<Code, Failure>
     session.ui.answer(
         &lines,
         &json!({ "node": membership.node, "hub": membership.hub, "max_parallel_turns": membership.max_parallel_turns,
-            "key": keys.public(), "fingerprint": shown, "trusted": trusted }),
+            "rights": hub.rights(), "key": keys.public(), "fingerprint": shown, "trusted": trusted }),
     )?;
     Ok(Code::Ok)
 }

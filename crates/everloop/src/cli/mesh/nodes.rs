@@ -1,26 +1,32 @@
 //! `everloop mesh nodes`, `drain` and `remove`: the nodes of the mesh.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use everloop_core::ids::NodeId;
 use everloop_core::mesh::offline::DOWN;
 use everloop_core::mesh::reconcile::Sign;
-use everloop_core::op::Op;
+use everloop_core::op::{Op, TaskRow, TaskState};
 use everloop_core::time::{Time, human};
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
-use everloop_engine::node_keys::NodeKeys;
+use everloop_engine::node_files::copy::HubCopy;
+use everloop_engine::services::mesh::MeshView;
 use everloop_engine::supervisor::mesh::{NODE, Wish};
-use everloop_store::{Ledger, NodeRow, Postgres};
+use everloop_store::{Ledger, NodeRow, Postgres, StateName, TaskFilter, TaskOwner};
 use serde_json::{Value, json};
 
 use super::trust;
 use crate::cli::VerbSession;
+use crate::ui::mesh as mesh_view;
 use crate::ui::quantities;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
 /// A node that is silent for this long is suspected.
 const SUSPECT: Duration = Duration::from_secs(15);
+
+/// Held tasks of the mesh that are read at most.
+const MAX_TASKS: usize = 1_000;
 
 /// A node that is named.
 #[derive(Debug, clap::Args)]
@@ -51,14 +57,46 @@ pub fn remove(args: &RemoveArgs, session: &VerbSession) -> Result<Code, Failure>
 }
 
 pub fn nodes(session: &VerbSession) -> Result<Code, Failure> {
-    let (membership, hub) = session.hub()?;
-    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
-    list(&membership, &hub, &keys, session)
+    let view = MeshView::open(session)?;
+    match view.copy() {
+        None => list(&view, session),
+        Some(copy) => known(&view, copy, session),
+    }
 }
 
-fn list(membership: &Membership, hub: &Postgres, keys: &NodeKeys, session: &VerbSession) -> Result<Code, Failure> {
-    let now = membership.hub_now()?;
-    let leader = hub.leader()?.filter(|leader| leader.until > now);
+/// The nodes as this one knew them when the hub last answered: heartbeats are not in its copy.
+fn known(view: &MeshView, copy: &HubCopy, session: &VerbSession) -> Result<Code, Failure> {
+    let mut table = Table::new(&["NODE", "ROLE", "KEY", "HOLDS"]);
+    let leader = view.leader()?;
+    let open = TaskFilter { owner: TaskOwner::Any, states: vec![StateName::Leased], limit: MAX_TASKS };
+    let rows = view.ledger().tasks(&open)?;
+    let listed = trust::listed(&view.keys, view.ledger())?;
+    let listed_nodes = listed.iter().map(|listing| listing.node.clone());
+    let nodes: BTreeSet<NodeId> = listed_nodes.chain(copy.meanwhile.members.iter().cloned()).collect();
+    let mut all = Vec::new();
+    for node in nodes {
+        let leads = leader.as_ref().is_some_and(|leader| leader.node == node);
+        let holds = |row: &&TaskRow| matches!(&row.state, TaskState::Leased { node: by, .. } if *by == node);
+        let holds: Vec<&str> = rows.iter().filter(holds).map(|row| row.task.id.as_str()).collect();
+        let key = listed.iter().find(|listing| listing.node == node);
+        let key = key.map_or("none", |listing| trust::standing(&view.keys, listing));
+        let mine = if node == view.membership.node { " (this)" } else { "" };
+        let (name, role) = (format!("{}{mine}", clean(node.as_str())), if leads { "leader" } else { "worker" });
+        table.row([name, role.to_owned(), key.to_owned(), clean(&holds.join(" "))]);
+        let there = copy.meanwhile.members.contains(&node);
+        all.push(json!({ "node": node, "leads": leads, "key": key, "holds": holds, "was_there": there }));
+    }
+    let mut lines = mesh_view::away(copy, session.now());
+    lines.extend(table.lines(session.ui.width()));
+    let told = json!({ "hub": view.membership.hub, "epoch": leader.map(|l| l.term), "nodes": all,
+        "copy": mesh_view::away_json(view, session.now()) });
+    session.ui.answer(&lines, &told)?;
+    Ok(Code::Away)
+}
+
+fn list(view: &MeshView, session: &VerbSession) -> Result<Code, Failure> {
+    let (membership, hub, keys) = (&view.membership, view.ledger(), &view.keys);
+    let (now, leader) = (view.now()?, view.leader()?);
     let mut table = Table::new(&["NODE", "STATE", "ROLE", "KEY", "HOLDS", "LAST SEEN", "VERSION"]);
     let mut all = Vec::new();
     let listed = trust::listed(keys, hub)?;
@@ -79,21 +117,45 @@ fn list(membership: &Membership, hub: &Postgres, keys: &NodeKeys, session: &Verb
         table.row([
             format!("{}{mine}", clean(row.node.as_str())),
             state.to_owned(),
-            if leads { "leader".to_owned() } else { "worker".to_owned() },
+            role(leads, &info).to_owned(),
             key.to_owned(),
             clean(&holds.join(" ")),
             heard(&row, missed, now),
             clean(info["version"].as_str().unwrap_or("?")),
         ]);
-        all.push(json!({ "node": row.node, "state": state, "leads": leads, "key": key, "holds": holds, "seen_at": row.seen_at,
+        all.push(json!({ "node": row.node, "state": state, "leads": leads, "may_lead": may_lead(&info), "key": key, "holds": holds, "seen_at": row.seen_at,
             "version": info["version"], "next_beat": sign.next, "silent_since": missed.map(|_| row.seen_at) }));
     }
     let mut lines = table.lines(session.ui.width());
+    if leader.is_none()
+        && !all.is_empty()
+        && !all.iter().any(|node| node["may_lead"] == true && node["state"] == "ready")
+    {
+        lines.push(
+            "no node that is there can lead: nothing is merged until one with the login of a leader is up".to_owned(),
+        );
+    }
     if all.is_empty() {
         lines = vec!["no node has joined yet; start one: everloop up".to_owned()];
     }
-    session.ui.answer(&lines, &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.term), "nodes": all }))?;
+    session.ui.answer(
+        &lines,
+        &json!({ "hub": membership.hub, "epoch": leader.map(|l| l.term), "nodes": all, "copy": null }),
+    )?;
     Ok(Code::Ok)
+}
+
+/// Whether a node's login is a leader's; nodes of an older everloop do not report it.
+fn may_lead(info: &Value) -> bool {
+    info["may_lead"].as_bool().unwrap_or(true)
+}
+
+fn role(leads: bool, info: &Value) -> &'static str {
+    match (leads, may_lead(info)) {
+        (true, _) => "leader",
+        (false, true) => "worker",
+        (false, false) => "worker only",
+    }
 }
 
 /// Time of the last heartbeat; for a silent node also when it announced the next one.

@@ -75,7 +75,7 @@ fn said(trusted: &TrustedKey) -> String {
 }
 
 /// The keys that the hub lists, without those that no key signed for.
-pub(super) fn listed(keys: &NodeKeys, hub: &Postgres) -> Result<Vec<Listing>, Failure> {
+pub(super) fn listed(keys: &NodeKeys, hub: &dyn Ledger) -> Result<Vec<Listing>, Failure> {
     Ok(keys.listed(hub)?.into_iter().filter_map(|(_, listing)| listing.ok()).collect())
 }
 

@@ -2,6 +2,7 @@
 
 use everloop_agents::tmux::{Pane, PaneOrigin, State, TmuxServer};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::quantities::tokens;
 use serde_json::json;
 
 use super::{VerbSession, failure, view};
@@ -10,20 +11,23 @@ use crate::ui::table::Table;
 use crate::ui::text::clean;
 
 pub fn list(server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let mut table = Table::new(&["NAME", "KIND", "STATE", "PID", "COMMAND"]);
+    let mut table = Table::new(&["NAME", "KIND", "STATE", "TOKENS", "PID", "COMMAND"]);
     let mut all = Vec::new();
     for pane in server.panes().map_err(failure)? {
         let (_, state) = server.see(&pane).map_err(failure)?;
+        let used = server.used(&pane);
         table.row([
             pane.name.to_string(),
             pane.kind.label().to_owned(),
             describe(&state, session.ui.paint()),
+            used.map_or_else(String::new, |used| tokens(used.tokens())),
             pane.process.pid.to_string(),
             clean(&command(&pane)),
         ]);
         let mut one = view(&pane)["pane"].take();
         one["state"] = json!(state.label());
         one["detail"] = json!(state);
+        one["used"] = json!(used);
         all.push(one);
     }
     let none = vec!["no panes; start one: everloop pane start NAME -- COMMAND".to_owned()];
@@ -44,8 +48,8 @@ pub fn describe(state: &State, paint: Paint) -> String {
     match state {
         State::Idle => paint.good("idle"),
         State::Working => "working".to_owned(),
-        State::Limited { until: Some(until) } => paint.warn(&format!("limited until {}", clean(until))),
-        State::Limited { until: None } => paint.warn("limited"),
+        State::Limited { until: Some(until), .. } => paint.warn(&format!("limited until {}", clean(until))),
+        State::Limited { until: None, .. } => paint.warn("limited"),
         State::Asking { question } => paint.warn(&format!("waiting for an answer: {}", clean(question))),
         State::Dead { status: Some(status) } => paint.bad(&format!("dead, status {status}")),
         State::Dead { status: None } => paint.bad("dead"),

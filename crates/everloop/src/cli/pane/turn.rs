@@ -1,21 +1,21 @@
 //! `everloop pane __turn`: one prompt and its end, as a plain process that a supervisor can run as
 //! a job.
 //!
-//! 0 done · 3 timed out · 4 the program waits for input · 5 it is limited · 6 it has ended; the
-//! screen is on stdout.
+//! 0 done · 3 timed out · 4 the program waits for input · 5 it is limited · 6 it has ended. stdout
+//! has records in everloop's own format, the final screen among them.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::tmux::{PaneTurn, PaneTurnEnd, State, TmuxServer};
+use everloop_agents::tmux::{PaneNews, PaneTurn, PaneTurnEnd, State, TmuxServer};
+use everloop_core::stream::{AgentEvent, VendorLimit};
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
-use serde_json::json;
 
 use super::list::describe;
 use super::{VerbSession, failure, typing};
-use crate::ui::text::clean_lines;
-use crate::ui::{Format, Paint};
+use crate::ui::Paint;
+use crate::ui::text::{clean, clean_lines};
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,9 @@ pub struct PaneTurnArgs {
     /// The screen must not have changed for this long
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     quiet: Duration,
+    /// A question of the program waits for a person for this long
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_duration)]
+    answer_within: Duration,
     /// What happened to the pane before the turn, for the turn's output
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -52,27 +55,50 @@ pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &VerbSession) -> 
     if let Some(changes) = prompt.changes() {
         session.ui.warn(&changes);
     }
-    let turn = PaneTurn { prompt, limit: args.timeout, quiet: args.quiet, stop_file: args.stop_file.clone() };
-    let (screen, failed) = match server.turn(&pane, &turn).map_err(failure)? {
-        PaneTurnEnd::Done { screen } => (screen, None),
-        PaneTurnEnd::Stuck { state, screen } => (screen, Some(stuck(&args.pane, &state))),
+    let turn = PaneTurn {
+        prompt,
+        limit: args.timeout,
+        quiet: args.quiet,
+        stop_file: args.stop_file.clone(),
+        answer_within: args.answer_within,
+    };
+    let mut closed = Ok(());
+    let ended = server.turn(&pane, &turn, &mut |news| {
+        let said = match news {
+            PaneNews::Asks(question) => AgentEvent::Asking { what: clean(question) },
+            PaneNews::Used(usage) => AgentEvent::Used(usage),
+            PaneNews::GoesOn => AgentEvent::Text { text: "answered".to_owned() },
+        };
+        if closed.is_ok() {
+            closed = session.ui.json(&said);
+        }
+    });
+    closed?;
+    let (screen, limit, failed) = match ended.map_err(failure)? {
+        PaneTurnEnd::Done { screen } => (screen, None, None),
+        PaneTurnEnd::Stuck { state, limit, screen } => (screen, limit, Some(stuck(&args.pane, &state))),
         PaneTurnEnd::TimedOut { state, screen, typed } => {
             let when = if typed { "after the prompt was typed" } else { "before the prompt could be typed" };
             let state = describe(&state, Paint::Off);
             let message = format!("timed out {when}: `{}` is {state}", args.pane);
-            (screen, Some(Failure::new(Code::NotReached, message)))
+            (screen, None, Some(Failure::new(Code::NotReached, message)))
         }
     };
-    let lines = clean_lines(screen.trim_end(), usize::MAX);
+    let text = clean_lines(screen.trim_end(), usize::MAX).join("\n");
+    session.ui.json(&AgentEvent::Text { text })?;
+    // After the text: text that follows a limit means that it is over.
+    if let Some(limit) = limit {
+        session.ui.json(&AgentEvent::Limit(VendorLimit { text: clean(&limit.text), ..limit }))?;
+    }
     let Some(failed) = failed else {
-        session.ui.answer(&lines, &json!({ "pane": args.pane, "text": screen.trim_end() }))?;
+        session.ui.json(&AgentEvent::Result { ok: true, text: last_line(&screen) })?;
         return Ok(Code::Ok);
     };
-    // With `--json` a failure is the answer; nothing may be printed before it.
-    if session.ui.format() == Format::Text {
-        session.ui.out_lines(&lines)?;
-    }
     Err(failed)
+}
+
+fn last_line(screen: &str) -> String {
+    clean(screen.trim_end().lines().last().unwrap_or_default().trim())
 }
 
 fn stuck(name: &str, state: &State) -> Failure {

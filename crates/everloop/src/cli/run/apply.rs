@@ -9,11 +9,11 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::projects::ProjectFile;
 use everloop_engine::record::read_state;
-use everloop_engine::services::trust;
+use everloop_engine::services::{create, trust};
 use everloop_store::Ledger;
 use serde_json::json;
 
-use super::create::{complete, create};
+use super::create::make;
 use crate::cli::message::send;
 use crate::cli::{VerbSession, config as verb, up};
 
@@ -32,11 +32,11 @@ pub fn apply(session: &VerbSession) -> Result<Code, Failure> {
         match known.iter().filter(mine).find(|s| !over(s)) {
             None if known.iter().any(|s| mine(&s)) => same.push(one.name.clone()),
             None => {
-                create(one, session, &home, &mut ledger)?;
+                make(one, session, &mut ledger, create::Attachment::Background)?;
                 made.push(one.name.clone());
             }
             Some(state) => {
-                let mut spec = up::block_on(complete(one, &state.id, &home, &session.ui))??;
+                let mut spec = up::block_on(create::complete(&home, &one.new_loop(), &state.id))??.spec;
                 spec.workspace.origin.clone_from(&state.spec.workspace.origin);
                 if spec == state.spec {
                     same.push(one.name.clone());

@@ -1,24 +1,22 @@
 //! From flags and files to a loop in the ledger.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use everloop_agents::protect;
-use everloop_agents::workspace::{self, ProjectFolder, Workspace as LoopWorkspace};
-use everloop_core::event::LoopEnd;
-use everloop_core::ids::LoopId;
-use everloop_core::spec::{AgentSpec, LoopSpec, WorkspaceMode};
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::spec::{AgentKind, AgentSpec};
+use everloop_core::state::LoopState;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::projects::ProjectFile;
 use everloop_engine::record::read_state;
-use everloop_engine::services::trust;
-use everloop_engine::state_folder::StateFolder;
+use everloop_engine::services::create::Attachment;
+use everloop_engine::services::preflight::{Obstacle, agents_ready};
+use everloop_engine::services::{agents, create, loops, trust};
 use everloop_store::{Ledger, Sqlite};
 
 use super::RunArgs;
-use crate::cli::{VerbSession, config as config_verb, up};
-use crate::config::{self, Config, ConfigError, Overrides, ResolveContext, ResolvedLoop, WorkspaceKey};
-use crate::ui::Ui;
+use crate::cli::{VerbSession, config as config_verb};
+use crate::config::{self, BUILT_IN, Config, ConfigError, Overrides, ResolveContext, ResolvedLoop, built_in};
+use crate::detect::detect;
+use crate::detect::guess::guess;
 use crate::ui::text::clean;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +31,59 @@ pub enum LoopOrigin {
 pub fn resolve(args: &RunArgs, session: &VerbSession) -> Result<(ResolvedLoop, Option<ProjectFile>), Failure> {
     let dir = config::find(&session.dir).unwrap_or(&session.dir);
     let user = config::user_dir(|name| std::env::var(name).ok());
-    let config = config::load(dir, user.as_deref(), &Overrides::new(args.flags.clone())).map_err(usage)?;
+    let load = |flags| config::load(dir, user.as_deref(), &Overrides::new(flags)).map_err(usage);
+    let mut config = load(args.flags.clone())?;
+    if let Some(goal) = args.goal.as_deref().filter(|_| config.one_off_lacks().anything()) {
+        config = load(guessed(args, goal, &config, session)?)?;
+    }
     let mut wanted = chosen(args, &config, session)?;
     wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
     Ok((wanted, config.project_file()))
+}
+
+/// The flags with what the folder and the machine suggest, once a person has agreed to them.
+fn guessed(args: &RunArgs, goal: &str, config: &Config, session: &VerbSession) -> Result<config::Flags, Failure> {
+    let lacking = config.one_off_lacks();
+    let clis = if lacking.agent { installed_clis() } else { Vec::new() };
+    let guess = guess(lacking, &detect(&session.dir), &clis)?;
+    for line in &guess.found {
+        session.ui.talk(&format!("found {}", clean(line)));
+    }
+    let command = guess.command(goal, &args.words());
+    if !args.yes {
+        let refused = || Failure::usage("a loop does not start with a check or an agent that you did not name");
+        if !session.ui.asks() {
+            return Err(refused().hint(format!("{command}; or the same with --yes")));
+        }
+        session.ui.talk(&format!("that is: {}", clean(&command)));
+        if !session.ui.agrees("start?")? {
+            return Err(refused().hint("change what you like in the command above"));
+        }
+    }
+    Ok(guess.flags.into_iter().fold(args.flags.clone(), |flags, (flag, value)| flags.with(flag, value)))
+}
+
+/// The CLIs that are installed here, logged in ones first.
+pub fn installed_clis() -> Vec<(AgentSpec, everloop_agents::agent::probe::Installed)> {
+    agents::installed(BUILT_IN.into_iter().filter(|kind| *kind != AgentKind::Api).map(built_in))
+}
+
+/// Refuses a loop of which no agent can start; names agents that cannot.
+pub fn need_agents(args: &RunArgs, session: &VerbSession, wanted: &ResolvedLoop) -> Result<(), Failure> {
+    let specs: Vec<AgentSpec> = wanted.agents().cloned().collect();
+    let (obstacle, warnings) = agents_ready(&specs, &wanted.workspace.dir);
+    for line in &warnings {
+        session.ui.warn(line);
+    }
+    match obstacle {
+        None => Ok(()),
+        Some(Obstacle::Doubtful(_)) if args.yes => Ok(()),
+        Some(Obstacle::Doubtful(failure)) if session.ui.asks() => {
+            session.ui.warn(&failure.message);
+            if session.ui.agrees("start it all the same?")? { Ok(()) } else { Err(failure) }
+        }
+        Some(Obstacle::Fatal(failure) | Obstacle::Doubtful(failure)) => Err(failure),
+    }
 }
 
 /// A person that types `run` accepts the file that it reads, once per content. A text that changed
@@ -101,36 +148,15 @@ pub fn find_or_create(
     wanted: &ResolvedLoop,
     args: &RunArgs,
     session: &VerbSession,
-    home: &StateFolder,
     ledger: &mut Sqlite,
 ) -> Result<(LoopState, LoopOrigin), Failure> {
-    if !args.new {
-        for row in ledger.loops()? {
-            let state = read_state(&row)?;
-            if is_same(&state, wanted) {
-                return Ok((state, LoopOrigin::Resumed));
-            }
-        }
+    let new = wanted.new_loop();
+    if !args.new
+        && let Some(state) = create::find_same(ledger, &new)?
+    {
+        return Ok((state, LoopOrigin::Resumed));
     }
-    Ok((create(wanted, session, home, ledger)?, LoopOrigin::Made))
-}
-
-fn is_same(state: &LoopState, wanted: &ResolvedLoop) -> bool {
-    // Names that everloop made up differ between versions.
-    let runs =
-        |checks: &[everloop_core::spec::CheckSpec]| -> Vec<String> { checks.iter().map(|c| c.run.clone()).collect() };
-    let over = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
-    !over
-        && state.spec.goal == wanted.goal
-        && Path::new(&state.spec.workspace.dir) == wanted.workspace.dir
-        && state.spec.agents().map(who).eq(wanted.agents().map(who))
-        && runs(&state.spec.checks) == runs(&wanted.checks)
-}
-
-/// The identity of an agent: another permission or account makes another one.
-fn who(agent: &AgentSpec) -> impl PartialEq {
-    let AgentSpec { kind, argv, model, permission, allow, account, .. } = agent.clone();
-    (kind, argv, model, permission, allow, account)
+    Ok((make(wanted, session, ledger, args.attachment())?, LoopOrigin::Made))
 }
 
 /// Adds the loops of this folder's configuration that are not known yet. A file that is not trusted
@@ -140,118 +166,30 @@ pub fn add_configured(session: &VerbSession, ledger: &mut Sqlite) -> Result<(), 
         session.ui.warn(&line);
     }
     let config = config_verb::load_in_force(session)?;
-    let home = session.home()?;
     let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     for wanted in config.check(&moment(session))? {
         // A loop that has reached its goal is known, too: `up` does not start it a second time.
         let mine = |s: &LoopState| s.name == wanted.name && Path::new(&s.spec.workspace.dir) == wanted.workspace.dir;
-        if !known.iter().any(mine) {
-            let state = create(&wanted, session, &home, ledger)?;
+        let known: Vec<&LoopState> = known.iter().filter(|state| mine(state)).collect();
+        if known.is_empty() {
+            let state = make(&wanted, session, ledger, Attachment::Background)?;
             session.ui.talk(&format!("added loop {} ({}) from everloop.toml", state.id, state.name));
+        }
+        for state in known.into_iter().filter(|state| state.people.attached && !state.is_over()) {
+            loops::detach(session, ledger, &state.id)?;
         }
     }
     Ok(())
 }
 
-pub(super) fn create(
+/// Makes a loop and prints what it will not see.
+pub(super) fn make(
     wanted: &ResolvedLoop,
     session: &VerbSession,
-    home: &StateFolder,
     ledger: &mut Sqlite,
+    attachment: Attachment,
 ) -> Result<LoopState, Failure> {
-    let id = draw_id(ledger)?;
-    let spec = up::block_on(complete(wanted, &id, home, &session.ui))??;
-    let now = session.now();
-    let state = LoopState::new(id, wanted.name.clone(), spec, now);
-    ledger.transact(now, &state.birth())?;
-    Ok(state)
-}
-
-/// Completes the settings from the folder: git or not, the branch, the files that the checks name
-/// and their content.
-pub(super) async fn complete(
-    wanted: &ResolvedLoop,
-    id: &LoopId,
-    home: &StateFolder,
-    ui: &Ui,
-) -> Result<LoopSpec, Failure> {
-    let dir = &wanted.workspace.dir;
-    let cannot =
-        |e: workspace::WorkspaceError| Failure::failed(format!("cannot work in `{}`", dir.display())).because(&e);
-    let place = workspace::discover(dir).await.map_err(cannot)?;
-    let mode = match (wanted.workspace.kind, &place) {
-        (WorkspaceKey::InPlace, _) | (WorkspaceKey::Auto, ProjectFolder::Folder(_)) => WorkspaceMode::InPlace,
-        (WorkspaceKey::Auto | WorkspaceKey::Git, ProjectFolder::Git(_)) => place.mode(id),
-        (WorkspaceKey::Git, ProjectFolder::Folder(_)) => {
-            return Err(Failure::usage(format!("`{}` is not in a git repository", dir.display()))
-                .hint("run `git init` there, or use --in-place"));
-        }
-    };
-    let mut spec = wanted.spec(mode.clone());
-    // From a clean checkout: files that are built later or not committed are no part of a check.
-    let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
-    let mut workspace = LoopWorkspace::open(options).await.map_err(cannot)?;
-    spec.workspace.origin = workspace.origin().await.map_err(cannot)?;
-    let cwd = workspace.check_out_verify(None).await.map_err(cannot)?;
-    let (root, below) = match (&mode, &place) {
-        (WorkspaceMode::Git { .. }, ProjectFolder::Git(repository)) => {
-            (top_of(&cwd, &repository.below), repository.below.clone())
-        }
-        _ => (cwd.clone(), PathBuf::new()),
-    };
-    let runs = spec.checks.iter().map(|c| c.run.as_str());
-    let named = protect::files_of_checks(runs.clone(), &root, &below);
-    spec.workspace.judge = protect::judge_files(runs, &root, &below);
-    warn_uncommitted(&spec, dir, &cwd, ui);
-    // The checks' own files come first, so that an exception in the configuration can still name
-    // one.
-    spec.workspace.protect.splice(0..0, named);
-    for check in &mut spec.checks {
-        let pinned = protect::pin(&check.run, &cwd);
-        check.pin = pinned.map_err(|e| Failure::failed(format!("cannot pin check `{}`", check.name)).because(&e))?;
-    }
-    Ok(spec)
-}
-
-/// A check with a script in the folder but not in the commit would be broken without a visible
-/// reason.
-fn warn_uncommitted(spec: &LoopSpec, dir: &Path, checkout: &Path, ui: &Ui) {
-    for check in &spec.checks {
-        let here = protect::files_of_checks([check.run.as_str()], dir, Path::new(""));
-        let there = protect::files_of_checks([check.run.as_str()], checkout, Path::new(""));
-        for file in here.iter().filter(|f| !there.contains(f)) {
-            ui.warn(&format!(
-                "check `{}` runs `{file}`, which is not committed, and checks run on commits: commit it, or use --include-dirty or --in-place",
-                check.name
-            ));
-        }
-    }
-}
-
-/// The root of the checkout that `cwd` is `below`.
-fn top_of(cwd: &Path, below: &Path) -> PathBuf {
-    cwd.ancestors().nth(below.components().count()).unwrap_or(cwd).to_owned()
-}
-
-/// Draws a short id that is not in use.
-fn draw_id(ledger: &Sqlite) -> Result<LoopId, Failure> {
-    loop {
-        let id = draw();
-        if ledger.get_loop(&id)?.is_none() {
-            return Ok(id);
-        }
-    }
-}
-
-pub(super) fn draw() -> LoopId {
-    use std::hash::{BuildHasher, RandomState};
-    // Without letters and digits that look alike.
-    const ALPHABET: &[u8] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    let mut bits = RandomState::new().hash_one(0);
-    let mut id = String::new();
-    for _ in 0..4 {
-        id.push(char::from(ALPHABET[(bits % ALPHABET.len() as u64) as usize]));
-        bits /= ALPHABET.len() as u64;
-    }
-    LoopId::new(id)
+    let made = create::create(session, ledger, &wanted.new_loop(), attachment)?;
+    made.warnings.iter().for_each(|line| session.ui.warn(line));
+    Ok(made.state)
 }

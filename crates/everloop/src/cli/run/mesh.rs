@@ -10,11 +10,12 @@ use everloop_core::mesh::{End, KIND, MeshLoop, MeshSpec};
 use everloop_core::spec::{GuardSpec, LoopSpec, WorkspaceMode};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::node_keys::{FormerKey, NodeKeys};
+use everloop_engine::services::create;
 use everloop_store::{Ledger, Postgres};
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::{RunArgs, create};
+use super::RunArgs;
 use crate::cli::{VerbSession, up};
 use crate::config::ResolvedLoop;
 use crate::ui;
@@ -118,7 +119,10 @@ fn with_caps(mut spec: LoopSpec, width: u32) -> LoopSpec {
 async fn look(wanted: &ResolvedLoop, id: &LoopId, session: &VerbSession) -> Result<LoopSpec, Failure> {
     let home = session.home()?;
     let plan = LoopId::new(format!("{id}-plan"));
-    let spec = create::complete(wanted, &plan, &home, &session.ui).await?;
+    let create::CompletedSpec { spec, warnings } = create::complete(&home, &wanted.new_loop(), &plan).await?;
+    for line in &warnings {
+        session.ui.warn(line);
+    }
     let options =
         workspace::WorkspaceOptions { owner: plan.clone(), root: home.work(&plan), spec: spec.workspace.clone() };
     let cannot = |e: workspace::WorkspaceError| Failure::failed("cannot clean up").because(&e);

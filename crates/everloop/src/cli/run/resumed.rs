@@ -6,16 +6,24 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
 use everloop_core::op::Op;
 use everloop_core::raise::RunLimits;
+use everloop_core::reason::RuleId;
 use everloop_core::spec::{AgentSpec, Bounds, Budget, LoopSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::quantities::{flag_of, used_up};
+use everloop_engine::services::create::Attachment;
 use everloop_store::{Ledger, Sqlite};
 
 use crate::cli::VerbSession;
 use crate::cli::message::send;
 use crate::config::ResolvedLoop;
+
+/// The same command, typed again.
+pub(super) struct Again<'a> {
+    pub wanted: &'a ResolvedLoop,
+    pub attachment: Attachment,
+}
 
 /// Takes over what differs and lets a paused, stopped or exhausted loop go on. Returns the settings
 /// from now on.
@@ -23,8 +31,9 @@ pub(super) fn take_over(
     session: &VerbSession,
     ledger: &mut Sqlite,
     state: &LoopState,
-    wanted: &ResolvedLoop,
+    again: &Again<'_>,
 ) -> Result<LoopSpec, Failure> {
+    let wanted = again.wanted;
     let spec = with_flags(state, wanted, session.now());
     let limits = RunLimits { bounds: spec.bounds.clone(), budget: spec.guard.budget.clone() };
     if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, session.now())) {
@@ -32,7 +41,7 @@ pub(super) fn take_over(
             .hint(format!("give it more: everloop resume {} {}", state.id, flag_of(bound))));
     }
     let mut commands = Vec::new();
-    if matches!(state.phase, Phase::Ended { .. }) || state.paused.is_some() {
+    if matches!(state.phase, Phase::Ended { .. }) || state.people.paused.is_some() {
         let (bounds, budget) = (Some(limits.bounds), Some(limits.budget));
         commands.push(LoopCommand::Resume { bounds, budget });
     }
@@ -40,6 +49,12 @@ pub(super) fn take_over(
     if !changes.is_empty() {
         session.ui.talk(&format!("takes over for loop {}: {}", state.id, changes.join(", ")));
         commands.push(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
+    }
+    if matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == RuleId::ChecksBroken) {
+        commands.push(LoopCommand::Wake);
+    }
+    if again.attachment == Attachment::Background {
+        commands.push(LoopCommand::Detach);
     }
     let signal = |command: &LoopCommand| {
         let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
@@ -75,8 +90,8 @@ fn bounds(state: &LoopState, wanted: &Bounds, used: Duration) -> Bounds {
         _ => false,
     };
     let max_turns = match wanted.max_turns {
-        Some(n) if n <= state.turns && ended_by("turns") => Some(n.max(1).saturating_add(state.turns)),
-        n => raised(n, old.max_turns, state.turns),
+        Some(n) if n <= state.task.turns && ended_by("turns") => Some(n.max(1).saturating_add(state.task.turns)),
+        n => raised(n, old.max_turns, state.task.turns),
     };
     let max_time = match wanted.max_time {
         Some(time) if time <= used && ended_by("time") => Some(used + time),
@@ -86,7 +101,7 @@ fn bounds(state: &LoopState, wanted: &Bounds, used: Duration) -> Bounds {
 }
 
 fn budget(state: &LoopState, wanted: &Budget) -> Budget {
-    let (old, spent) = (&state.spec.guard.budget, &state.spent);
+    let (old, spent) = (&state.spec.guard.budget, &state.spend.spent);
     Budget {
         calls: raised(wanted.calls, old.calls, spent.calls),
         tokens: raised(wanted.tokens, old.tokens, spent.tokens),

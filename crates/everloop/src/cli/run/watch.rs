@@ -10,9 +10,12 @@ use everloop_core::reason::RuleId;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_engine::error::Code;
+use everloop_engine::services::speech::Speech;
+use everloop_engine::state_folder::StateFolder;
 use everloop_engine::supervisor::{StopStep, Watcher};
 use jiff::tz::TimeZone;
 
+use crate::ui::events::spoken;
 use crate::ui::live::{Live, LiveFacts, frame};
 use crate::ui::{EventLines, Format, LogDetail, Ui};
 
@@ -32,14 +35,61 @@ pub struct Foreground<'a> {
     zone: TimeZone,
     live: Option<Live<Stderr>>,
     lines: EventLines,
+    speech: Speech,
+    /// Whether everything that the agent says is printed.
+    follow: FollowAgent,
+    said: Option<String>,
     no_wait: bool,
     held: Option<Code>,
 }
 
+/// How much of what the agent says is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowAgent {
+    /// Its last line, in the live view.
+    LastLine,
+    All,
+}
+
+/// How a `run` shows its loop.
+#[derive(Clone, Copy, Debug)]
+pub struct ForegroundStyle {
+    pub detail: LogDetail,
+    pub wait: HoldPolicy,
+    pub follow: FollowAgent,
+}
+
 impl<'a> Foreground<'a> {
-    pub fn new(ui: &'a Ui, id: LoopId, detail: LogDetail, wait: HoldPolicy) -> Self {
-        let (lines, no_wait) = (EventLines::new(detail), wait == HoldPolicy::End);
-        Self { ui, id, zone: TimeZone::system(), live: ui.live(), lines, no_wait, held: None }
+    pub fn new(ui: &'a Ui, id: LoopId, home: &StateFolder, style: ForegroundStyle) -> Self {
+        Self {
+            ui,
+            id,
+            zone: TimeZone::system(),
+            live: ui.live(),
+            lines: EventLines::new(style.detail),
+            speech: Speech::new(home),
+            follow: style.follow,
+            said: None,
+            no_wait: style.wait == HoldPolicy::End,
+            held: None,
+        }
+    }
+
+    /// Takes over the agent's output since the last time.
+    fn listen(&mut self, state: &LoopState) {
+        if self.live.is_none() && self.follow == FollowAgent::LastLine {
+            return;
+        }
+        let lines = self.speech.read(state);
+        if self.follow == FollowAgent::All {
+            for line in &lines {
+                self.note(&spoken(line));
+            }
+        }
+        self.said = match &state.phase {
+            Phase::Turn(_) => lines.into_iter().next_back().or(self.said.take()),
+            Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Ended { .. } => None,
+        };
     }
 
     /// The exit code of a held loop, with `--no-wait`.
@@ -54,7 +104,7 @@ impl<'a> Foreground<'a> {
         }
     }
 
-    /// Prints what is to be said of an event.
+    /// Prints the line of an event.
     pub fn say(&mut self, record: &JournalRecord) {
         if self.live.is_none() && self.ui.format() == Format::Json {
             return drop(self.ui.json(record));
@@ -69,7 +119,8 @@ impl<'a> Foreground<'a> {
 
     pub fn draw(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time) {
         let Some(live) = &mut self.live else { return };
-        let facts = LiveFacts { now, zone: self.zone.clone(), evidence, paint: self.ui.talk_paint() };
+        let (zone, paint, said) = (self.zone.clone(), self.ui.talk_paint(), self.said.clone());
+        let facts = LiveFacts { now, zone, paint, evidence, said };
         drop(live.draw(&frame(state, &facts, self.ui.width())));
     }
 
@@ -89,11 +140,16 @@ impl<'a> Foreground<'a> {
         ));
     }
 
+    /// A person decided: what held the loop does so no longer.
+    pub fn go_on(&mut self) {
+        self.held = None;
+    }
+
     fn look_for_hold(&mut self, state: &LoopState) {
-        if !self.no_wait {
-            return;
-        }
         self.held = match &state.phase {
+            // Nothing changes while it is waited for.
+            Phase::Waiting { reason, .. } if reason.rule == RuleId::ChecksBroken => Some(Code::NeedsPerson),
+            _ if !self.no_wait => None,
             Phase::Waiting { reason, .. } if reason.rule == RuleId::GuardFreeze => Some(Code::Held),
             Phase::Waiting { reason, .. } if reason.rule == RuleId::Paused => Some(Code::NeedsPerson),
             _ => None,
@@ -106,6 +162,7 @@ impl Watcher for Foreground<'_> {
         if state.id != self.id {
             return;
         }
+        self.listen(state);
         for event in events {
             let owner = Some(state.id.clone());
             let version = everloop_core::event::EVENT_VERSION;
@@ -117,13 +174,14 @@ impl Watcher for Foreground<'_> {
 
     fn beat(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time) {
         if state.id == self.id {
+            self.listen(state);
             self.draw(state, evidence, now);
             self.look_for_hold(state);
         }
     }
 
     fn beats(&self) -> Option<Duration> {
-        self.live.as_ref().map(|_| BEAT)
+        (self.live.is_some() || self.follow == FollowAgent::All).then_some(BEAT)
     }
 
     fn stopping(&mut self, step: StopStep) {

@@ -34,10 +34,7 @@ pub fn show(found: &LoopShown, session: &VerbSession) -> Result<Code, Failure> {
     ));
     lines.extend(turns(state, &look));
     for row in tasks {
-        lines.push(fit(
-            &format!("task {} ({}): {}", row.task.id, row.state.label(), clean(&row.task.title)),
-            look.width,
-        ));
+        lines.push(fit(&format!("task {} ({}): {}", row.task.id, row.status(), clean(&row.task.title)), look.width));
     }
     lines.extend(signs.iter().map(|(rule, sign)| sign_line(rule, sign, look.now)));
     lines.extend(failing(state));
@@ -93,7 +90,7 @@ fn shown(argv: &[String]) -> String {
 /// Turns, oldest first; the running one last.
 fn turns(state: &LoopState, look: &StatusStyle) -> Vec<String> {
     let mut table = Table::new(&["TURN", "ID", "OUTCOME", "TOOK", "EXIT", "CHANGED", "KEPT AT"]);
-    for attempt in &state.tries {
+    for attempt in &state.progress.tries {
         table.row(row(attempt));
     }
     let running = match &state.phase {
@@ -104,7 +101,7 @@ fn turns(state: &LoopState, look: &StatusStyle) -> Vec<String> {
         let took = human(std::time::Duration::from_secs(look.now.since(turn.started_at).as_secs()));
         table.row([turn.number.to_string(), turn.id.to_string(), state.phase.label().to_owned(), took]);
     }
-    if state.tries.is_empty() && running.is_none() { Vec::new() } else { table.lines(look.width) }
+    if state.progress.tries.is_empty() && running.is_none() { Vec::new() } else { table.lines(look.width) }
 }
 
 fn row(attempt: &Try) -> [String; 7] {
@@ -122,7 +119,7 @@ fn row(attempt: &Try) -> [String; 7] {
 /// The last output of checks that do not pass.
 fn failing(state: &LoopState) -> Vec<String> {
     let mut lines = Vec::new();
-    for check in state.board.failing().filter(|c| !c.output.trim().is_empty()) {
+    for check in state.progress.board.failing().filter(|c| !c.output.trim().is_empty()) {
         lines.push(format!("--- {} ---", clean(&check.name)));
         lines.extend(clean_lines(&check.output, OUTPUT_LINES));
     }

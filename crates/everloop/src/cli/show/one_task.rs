@@ -1,7 +1,6 @@
 //! A task in full, with its late results.
 
-use everloop_core::event::Outcome;
-use everloop_core::op::Trust;
+use everloop_core::op::{TaskRow, Trust};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::show::TaskShown;
 use serde_json::json;
@@ -30,13 +29,13 @@ pub fn show(found: &TaskShown, session: &VerbSession) -> Result<Code, Failure> {
         format!("Made      {}, changed {}", at(row.created_at), at(row.updated_at)),
     ];
     for (dep, known) in deps {
-        let state = known.as_ref().map_or("gone", |d| d.state.label());
+        let state = known.as_ref().map_or("gone", TaskRow::status);
         lines.push(format!("After     {} ({state})", clean(dep.as_str())));
     }
     lines.extend(block("Prompt", &task.prompt));
     let result = row.result.as_deref().unwrap_or("");
     // The result of a loop's own task is its turn's outcome.
-    let outcome = serde_json::from_str::<Outcome>(result).ok().map(|outcome| amounts_to(&outcome));
+    let outcome = row.outcome().map(|outcome| amounts_to(&outcome));
     lines.extend(block("Result", outcome.as_deref().unwrap_or(result)));
     for late in late_results {
         let head = format!("Late      result under fence {} at {}, does not count:", late.fence, at(late.at));
@@ -44,7 +43,7 @@ pub fn show(found: &TaskShown, session: &VerbSession) -> Result<Code, Failure> {
         lines.extend(clean_lines(&late.result, TEXT_LINES).into_iter().map(|line| format!("          {line}")));
     }
     lines.extend(turn.as_ref().map(|turn| format!("Turn      everloop show {turn}")));
-    session.ui.answer(&lines, &json!({ "task": row, "shelf": late_results }))?;
+    session.ui.answer(&lines, &json!({ "task": task::task_json(row), "shelf": late_results }))?;
     Ok(Code::Ok)
 }
 

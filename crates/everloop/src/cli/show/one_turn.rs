@@ -1,4 +1,4 @@
-//! A turn in full: its end, usage, files, and the end of its output.
+//! A turn in full: its end, usage, files, and what its agent said and did last.
 
 use std::path::Path;
 
@@ -6,25 +6,47 @@ use everloop_agents::job;
 use everloop_core::ids::TurnId;
 use everloop_core::state::{LoopState, Phase, Try};
 use everloop_core::time::human;
+use everloop_core::transcript::Transcript;
 use everloop_core::why::choice;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::show::TurnShown;
+use everloop_engine::services::transcript;
 use serde_json::json;
 
 use crate::cli::VerbSession;
 use crate::ui::quantities::{coarse, moment};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::{clean, clean_lines};
+use crate::ui::transcript::TranscriptLines;
 
+/// The last steps that are shown: about two screens.
+const STEPS_SHOWN: usize = 30;
 /// Lines shown of the end of each stream.
 const TAIL_LINES: usize = 40;
 
-pub fn show(found: &TurnShown, session: &VerbSession) -> Result<Code, Failure> {
+/// How the output of a turn is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputStyle {
+    /// What was said and done.
+    Steps,
+    /// As it was written.
+    Raw,
+}
+
+impl OutputStyle {
+    pub fn of(raw: bool) -> Self {
+        if raw { OutputStyle::Raw } else { OutputStyle::Steps }
+    }
+}
+
+pub fn show(found: &TurnShown, style: OutputStyle, session: &VerbSession) -> Result<Code, Failure> {
     let TurnShown { turn, state, record, process, .. } = found;
     let look = session.ui.look(session.now());
-    let attempt = state.as_ref().and_then(|s| s.tries.iter().find(|t| t.turn == *turn));
+    let attempt = state.as_ref().and_then(|s| s.progress.tries.iter().find(|t| t.turn == *turn));
     let mut lines = vec![format!("Turn      {turn}")];
     lines.extend(state.as_ref().and_then(|s| agent(s, turn, &look)));
+    let report = found.report.as_deref();
+    lines.extend(report.and_then(|r| r.model.as_ref()).map(|model| format!("Model     {}", clean(model))));
     lines.extend(attempt.map(amounts_to).unwrap_or_default());
     match (record, process) {
         (Some(record), _) => lines.extend(ended(record, &look)),
@@ -41,17 +63,25 @@ pub fn show(found: &TurnShown, session: &VerbSession) -> Result<Code, Failure> {
         }
     }
     lines.extend(found.dir.iter().flat_map(|dir| files(dir, found)));
-    lines.extend(section("stdout", &found.stdout_tail));
-    lines.extend(section("stderr", &found.stderr_tail));
+    let transcript = found.dir.as_ref().map(|_| transcript::transcript(session, turn)).transpose()?;
+    match (style, &transcript) {
+        (OutputStyle::Steps, Some(found)) => lines.extend(steps(&found.transcript, turn, &look)),
+        (OutputStyle::Raw, _) | (_, None) => {
+            lines.extend(section("stdout", &found.stdout_tail));
+            lines.extend(section("stderr", &found.stderr_tail));
+        }
+    }
     let content = json!({
         "turn": turn,
         "try": attempt,
+        "model": report.and_then(|r| r.model.as_ref()),
         "record": record,
         "process": process,
         "dir": found.dir,
         "prompt": found.prompt,
         "stdout_tail": found.stdout_tail,
         "stderr_tail": found.stderr_tail,
+        "transcript": transcript.as_ref().map(|found| &found.transcript),
     });
     session.ui.answer(&lines, &content)?;
     Ok(Code::Ok)
@@ -63,7 +93,7 @@ fn agent(state: &LoopState, turn: &TurnId, look: &StatusStyle) -> Option<String>
         Phase::Turn(t) if t.id == *turn => Some((&t.agent, &t.chosen)),
         _ => None,
     };
-    let ended = || state.tries.iter().find(|t| t.turn == *turn).map(|t| (&t.agent, &t.chosen));
+    let ended = || state.progress.tries.iter().find(|t| t.turn == *turn).map(|t| (&t.agent, &t.chosen));
     let (agent, chosen) = running.or_else(ended).filter(|(agent, _)| !agent.is_empty())?;
     let why = chosen.as_ref().map(|reason| choice(reason, look.now, &|at| moment(at, look.now, &look.zone)));
     Some(clean(&format!("Agent     {agent}{}", why.map_or(String::new(), |why| format!(": {why}")))))
@@ -109,6 +139,22 @@ fn files(dir: &Path, found: &TurnShown) -> Vec<String> {
     let listed: Vec<String> = found.files.iter().map(|(name, bytes)| format!("{} ({bytes})", clean(name))).collect();
     let mut lines = vec![format!("Folder    {}", dir.display()), format!("Files     {}", listed.join(", "))];
     lines.extend(found.prompt.as_ref().map(|prompt| format!("Prompt    {}", prompt.display())));
+    lines
+}
+
+/// The last steps, from a whole one on.
+fn steps(transcript: &Transcript, turn: &TurnId, look: &StatusStyle) -> Vec<String> {
+    let all = transcript.steps.len();
+    if all == 0 {
+        return Vec::new();
+    }
+    let first = all.saturating_sub(STEPS_SHOWN);
+    let left_out = transcript.left_out + first;
+    let mut lines = vec!["--- what its agent said and did ---".to_owned()];
+    if left_out > 0 {
+        lines.push(format!("… {left_out} steps before: everloop logs --turn {turn}"));
+    }
+    lines.extend(TranscriptLines::default().of(transcript.steps.iter().skip(first), look.paint));
     lines
 }
 

@@ -59,7 +59,7 @@ pub fn add(args: TaskAddArgs, session: &mut VerbSession) -> Result<Code, Failure
     Ok(Code::Ok)
 }
 
-fn read_prompt() -> Result<String, Failure> {
+pub(super) fn read_prompt() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().take(MAX_PROMPT_BYTES as u64 + 1).read_to_string(&mut text);
     read.map_err(|e| Failure::failed("cannot read the prompt from standard input").because(&e))?;

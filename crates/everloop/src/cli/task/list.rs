@@ -1,12 +1,11 @@
 //! `everloop task list`: the board as a table.
 
 use clap::ValueEnum;
-use everloop_core::event::Outcome;
 use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::watch::KEEPALIVE;
 use everloop_engine::error::{Code, Failure};
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::VerbSession;
 use crate::ui::quantities::{coarse, relative};
@@ -76,20 +75,44 @@ pub fn list(args: &TaskListArgs, session: &mut VerbSession) -> Result<Code, Fail
     };
     let rows = ledger.tasks(&TaskFilter { owner, states, limit: args.limit })?;
     let look = session.ui.look(session.now());
-    session.ui.answer(&lines(&rows, &look), &json!({ "tasks": rows }))?;
+    let waits = rows.iter().map(|row| waits_for(row, &ledger)).collect::<Result<Vec<_>, _>>()?;
+    session
+        .ui
+        .answer(&lines(&rows, &waits, &look), &json!({ "tasks": rows.iter().map(task_json).collect::<Vec<_>>() }))?;
     Ok(Code::Ok)
 }
 
-fn lines(rows: &[TaskRow], look: &StatusStyle) -> Vec<String> {
+/// A task for programs: as it is stored, with what became of it.
+pub(in crate::cli) fn task_json(row: &TaskRow) -> Value {
+    let mut task = json!(row);
+    task["status"] = json!(row.status());
+    task
+}
+
+/// The tasks that have to be done before this one, as `k3f9-2 (no-op)`.
+fn waits_for(row: &TaskRow, ledger: &impl Ledger) -> Result<Vec<String>, Failure> {
+    let mut waits = Vec::new();
+    for dep in row.task.deps.iter().filter(|_| row.state == TaskState::Queued) {
+        match ledger.task(dep)? {
+            Some(before) if before.unlocks() => {}
+            Some(before) => waits.push(format!("{dep} ({})", before.status())),
+            None => waits.push(format!("{dep} (gone)")),
+        }
+    }
+    Ok(waits)
+}
+
+fn lines(rows: &[TaskRow], waits: &[Vec<String>], look: &StatusStyle) -> Vec<String> {
     if rows.is_empty() {
         return vec!["no tasks; add one: everloop task add TITLE".to_owned()];
     }
     let mut table = Table::new(&["ID", "LOOP", "STATE", "PRIO", "KIND", "AGE", "TITLE"]);
-    for row in rows {
+    for (row, waits) in rows.iter().zip(waits) {
+        let waits = if waits.is_empty() { String::new() } else { format!(", waits for {}", waits.join(", ")) };
         table.row([
             clean(row.task.id.as_str()),
             row.task.owner.as_ref().map_or("-".to_owned(), ToString::to_string),
-            state(row, look),
+            state(row, look) + &clean(&waits),
             row.task.priority.to_string(),
             clean(&row.task.kind),
             coarse(look.now.since(row.created_at)),
@@ -112,16 +135,11 @@ pub(in crate::cli) fn state(row: &TaskRow, look: &StatusStyle) -> String {
             format!("lease of {} is over{failures}", clean(node.as_str()))
         }
         TaskState::Leased { node, .. } => format!("leased to {}{failures}", clean(node.as_str())),
-        TaskState::Done => match outcome(row) {
-            None | Some(Outcome::Reached | Outcome::Progress) => look.paint.good("done"),
-            Some(other) => look.paint.warn(other.label()),
+        TaskState::Done => match row.status() {
+            "done" => look.paint.good("done"),
+            other => look.paint.warn(other),
         },
         TaskState::Dead => look.paint.bad(&format!("dead{failures}")),
         TaskState::Blocked => look.paint.warn("blocked"),
     }
-}
-
-/// The outcome of the turn that ended a task; a task that a person or an agent finished has none.
-fn outcome(row: &TaskRow) -> Option<Outcome> {
-    serde_json::from_str(row.result.as_deref()?).ok()
 }

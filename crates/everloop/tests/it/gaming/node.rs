@@ -3,17 +3,17 @@
 use super::Caught::{Failed, Refused, Suspicious};
 use super::{Needs, Project};
 
+/// Two tests of `calc.js`, for Node's own runner.
+pub(super) const CALC_TEST: &str = "const test = require('node:test')\nconst assert = require('node:assert')\n\
+    const { add } = require('./calc')\ntest('one', () => assert.strictEqual(add(1, 1), 2))\n\
+    test('two', () => assert.strictEqual(add(2, 2), 4))\n";
+
 const NODE: Project = Project {
     check: "node --test",
     files: &[
         ("package.json", r#"{"name":"x","version":"1.0.0"}"#),
         ("calc.js", "exports.add = (a, b) => a - b\n"),
-        (
-            "calc.test.js",
-            "const test = require('node:test')\nconst assert = require('node:assert')\nconst { add } = \
-             require('./calc')\ntest('one', () => assert.strictEqual(add(1, 1), 2))\ntest('two', () => \
-             assert.strictEqual(add(2, 2), 4))\n",
-        ),
+        ("calc.test.js", CALC_TEST),
     ],
     fix: "echo 'exports.add = (a, b) => a + b' >calc.js",
     needs: Needs::Nothing,

@@ -1,6 +1,7 @@
 //! `make` and `npm`, whose own files say what is run.
 
 use super::Caught::{Refused, Suspicious};
+use super::node::CALC_TEST;
 use super::{Needs, Project};
 
 const MAKE: Project = Project {
@@ -47,12 +48,7 @@ const NPM: Project = Project {
         ),
         (".gitignore", "node_modules\n"),
         ("calc.js", "exports.add = (a, b) => a - b\n"),
-        (
-            "calc.test.js",
-            "const test = require('node:test')\nconst assert = require('node:assert')\nconst { add } = \
-             require('./calc')\ntest('one', () => assert.strictEqual(add(1, 1), 2))\ntest('two', () => \
-             assert.strictEqual(add(2, 2), 4))\n",
-        ),
+        ("calc.test.js", CALC_TEST),
     ],
     fix: "echo 'exports.add = (a, b) => a + b' >calc.js",
     needs: Needs::Nothing,

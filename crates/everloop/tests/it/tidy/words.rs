@@ -129,6 +129,41 @@ fn words_that_the_glossary_replaced_do_not_come_back() {
     the_tree_obeys(old_words, "use the word of the glossary in ARCHITECTURE.md");
 }
 
+/// Sentences that people could not understand, and what was wrong with them.
+const OLD_SENTENCES: &[(&str, &str)] = &[
+    (concat!("counts as not yet", " on"), "a check that did not run says why"),
+    (concat!("charged: ", "{"), "bookkeeping of quarantine is said in words"),
+    (concat!("found the turn", " gone"), "say that the supervisor came back and what it found"),
+    (concat!("the limit on ", "{"), "a deadline passes; `used_up` has the words"),
+    (concat!("failures in", " a row)"), "one failure is no row; `count` has the words"),
+    (concat!("frozen by a ", "person ("), "once is enough"),
+    (concat!("broken (not ", "run yet)"), "a check that did not run is not broken"),
+    (concat!("Aside", "    "), "kept work is listed once"),
+    (concat!("the configuration ", "has {"), "name the file"),
+    (concat!("cannot ", "protect"), "say what cannot be done, and why"),
+];
+
+fn old_sentences(files: &[Source]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|f| f.is_rust() && f.path.contains("/src/")) {
+        let said = |line: &str| line.contains('"') && !line.trim_start().starts_with("//");
+        for (i, line) in file.text.lines().enumerate().filter(|(_, line)| said(line)) {
+            let old = OLD_SENTENCES.iter().filter(|(old, _)| line.contains(old));
+            found.extend(old.map(|(old, why)| file.at(i, &format!("`{old}`: {why}"))));
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_that_nobody_understood_do_not_come_back() {
+    for (old, _) in OLD_SENTENCES {
+        refused(old_sentences, "crates/core/src/why.rs", &format!("let x = \"{old}\";\n"));
+        accepted(old_sentences, "crates/core/src/why.rs", &format!("// {old}\n"));
+    }
+    the_tree_obeys(old_sentences, "say it so that a newcomer understands it");
+}
+
 /// Components described as people, per 1,000 words of comments.
 const MAX_PERSON_RATE: &str = "2";
 /// Percent of the public types that share their name with another one.

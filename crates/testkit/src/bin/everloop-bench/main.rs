@@ -4,6 +4,7 @@
 //!
 //! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
 //!   `mesh`: one section each, chosen with `--only`
+//! - `compare`: two builds in turns, as one table: `--before`
 //! - `agent`: the tiny programs that this binary becomes when everloop starts it
 //! - `scene`: a temporary home, state folder and project; `measure`: clocks, quantiles, /proc;
 //!   `report`: the lines
@@ -12,6 +13,7 @@
 
 mod agent;
 mod cold;
+mod compare;
 mod flood;
 mod hook;
 mod hub;
@@ -34,9 +36,11 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick] [--peers]
+    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
+  --before DIR     an earlier build, `everloop` and `everloop-bench` in one folder: both are measured in turns,
+                   and printed as one table
   --dir DIR        where the throw-away folders are made; its disk is measured [default: the temporary folder]
   --only LIST      only these sections
   --quick          fewer turns, shorter waits: for a first look
@@ -45,6 +49,8 @@ const USAGE: &str =
 /// The command line.
 struct Options {
     everloop: PathBuf,
+    /// The folder of the build to compare with.
+    before: Option<PathBuf>,
     dir: PathBuf,
     only: Vec<String>,
     length: BenchLength,
@@ -94,7 +100,10 @@ fn main() -> ExitCode {
         return finish(result);
     }
     match parse(&args) {
-        Ok(Some(options)) => finish(measure_all(&options)),
+        Ok(Some(options)) => finish(match &options.before {
+            Some(before) => compare::run(&options, before),
+            None => measure_all(&options),
+        }),
         Ok(None) => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -132,6 +141,7 @@ fn measure_all(options: &Options) -> Result<()> {
 fn parse(args: &[String]) -> Result<Option<Options>> {
     let mut options = Options {
         everloop: std::env::current_exe()?.with_file_name("everloop"),
+        before: None,
         dir: std::env::temp_dir(),
         only: Vec::new(),
         length: BenchLength::Full,
@@ -142,6 +152,7 @@ fn parse(args: &[String]) -> Result<Option<Options>> {
         let mut value = || args.next().ok_or_else(|| format!("`{arg}` needs a value"));
         match arg.as_str() {
             "--everloop" => options.everloop = PathBuf::from(value()?),
+            "--before" => options.before = Some(PathBuf::from(value()?)),
             "--dir" => options.dir = PathBuf::from(value()?),
             "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
             "--peers" => options.peers = true,

@@ -148,7 +148,7 @@ impl World {
         if let Some((pin, _)) = invariants.pins.iter().find(|(pin, commit)| site.git.pins.get(pin) != Some(commit)) {
             return broken("work", format!("the pin {pin} is gone"));
         }
-        if invariants.fold.work.as_ref().is_some_and(|work| !site.git.is_held(work)) {
+        if invariants.fold.progress.work.as_ref().is_some_and(|work| !site.git.is_held(work)) {
             return broken("work", format!("the work of loop {id} stands under no name"));
         }
         Ok(())
@@ -160,7 +160,7 @@ impl World {
             let task = &row.task.id;
             let owner = row.task.owner.as_ref().and_then(|id| self.watch.loops.get(id));
             let Some(invariants) = owner else { continue };
-            let goes_on = invariants.fold.retry && invariants.fold.task.as_ref() == Some(task);
+            let goes_on = invariants.fold.task.retry && invariants.fold.task.id.as_ref() == Some(task);
             let own = row.task.kind == "batch" && !self.watch.amended.contains(task);
             if row.state == TaskState::Queued && own && !goes_on {
                 return broken("I1", format!("task {task} is queued and nobody will take it"));

@@ -66,7 +66,11 @@ impl World {
             _ => false,
         };
         let invariants = &self.watch.loops[id];
-        let chosen = [Subject::new(Dimension::Agent, agent), Subject::new(Dimension::Account, account)];
+        // By the names under which the product counts them, not by those of the event.
+        let mut agents = invariants.fold.spec.agents();
+        let Some(taken) = agents.find(|a| a.name == *agent && a.account == *account) else { return Ok(()) };
+        let mut chosen = subjects(&here(), taken, None);
+        chosen.retain(|s| matches!(s.dimension, Dimension::Agent | Dimension::Account));
         let Some(bad) = chosen.iter().find(|s| out(s)) else { return Ok(()) };
         if candidates(&invariants.fold, &here()).any(|who| !who.iter().any(out)) {
             return broken("I8", format!("turn {turn} was given to {bad}, who is quarantined, and others are there"));

@@ -78,7 +78,7 @@ impl World {
             return broken("I1", format!("turn {turn} left a record of its end and was declared lost"));
         }
         let site = &self.sites[id];
-        if let (Some(new), Some(old)) = (work, &self.watch.loops[id].fold.work) {
+        if let (Some(new), Some(old)) = (work, &self.watch.loops[id].fold.progress.work) {
             let (now, before) = (site.git.tree(new), site.git.tree(old));
             // A flaky check can hide that something passed, so that its loss is not seen either.
             let worse = now.fixed.count_ones() < before.fixed.count_ones() && !site.was_flaky;
@@ -105,7 +105,7 @@ impl World {
     fn check_reached(&self, id: &LoopId) -> Result<(), Violation> {
         let site = &self.sites[id];
         let checks = site.setup.checks();
-        let aside = self.watch.loops[id].fold.kept.last().and_then(|k| k.integrated.clone());
+        let aside = self.watch.loops[id].fold.progress.kept.last().and_then(|k| k.integrated.clone());
         let right = match aside {
             Some(Integrated::Aside { commit, .. }) => site.git.tree(&commit).is_right(checks),
             _ => site.result().is_right(checks),
@@ -140,7 +140,7 @@ impl World {
         let newest = invariants.notes.len().saturating_sub(NOTES_KEPT);
         match invariants.notes[newest..]
             .iter()
-            .find(|note| !invariants.fold.notes.iter().any(|kept| kept.text() == *note))
+            .find(|note| !invariants.fold.people.notes.iter().any(|kept| kept.text() == *note))
         {
             Some(lost) => broken("messages", format!("loop {id} lost the message `{lost}`; no agent has read it")),
             None => Ok(()),

@@ -78,12 +78,16 @@ pub(super) fn of(event: &Event) -> &'static str {
         Event::Resumed { .. } => "resumed",
         Event::StopAsked { .. } => "stop asked",
         Event::Steered { .. } => "steered",
+        Event::WorkTaken { .. } => "work taken",
         Event::Stopping { .. } => "stopping",
         Event::Cooldown { .. } => "cooldown",
         Event::Backoff { .. } => "backoff",
         Event::DelayLifted { .. } => "delay lifted",
+        Event::CliStarted { .. } => "cli started",
         Event::Limited { .. } => "account limited",
         Event::AgentSwitched { .. } => "agent switched",
+        Event::AgentRefused { .. } => "agent refused",
+        Event::PriceUnknown { .. } => "price unknown",
         Event::Frozen { .. } => "frozen",
         Event::Released { .. } => "released",
         Event::Noticed { pattern: Pattern::NoOps, .. } => "no-ops",
@@ -110,7 +114,10 @@ pub(super) fn of(event: &Event) -> &'static str {
         | Event::Baselined { .. }
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
+        | Event::Attached { .. }
+        | Event::Detached { .. }
         | Event::Woken { .. }
+        | Event::Forgotten
         | Event::InSession { .. }
         | Event::ConfigAccepted { .. }
         | Event::ConfigRevoked { .. }

@@ -47,7 +47,7 @@ impl Invariants {
                 if due && !*changed {
                     return broken("strategy", format!("loop {id} goes on in the same way after {turns} turns"));
                 }
-                if due && !self.fold.tickets.contains(&told) {
+                if due && !self.fold.people.tickets.contains(&told) {
                     return broken("strategy", format!("loop {id} tried another way for long, and nobody is told"));
                 }
                 if std::mem::take(fresh) && resume.is_some() {

@@ -74,7 +74,7 @@ impl World {
         for (id, invariants) in &self.watch.loops {
             let watches = !invariants.fold.spec.watch.is_empty();
             // A loop that has used its turns up ends at once, and sees nothing that comes later.
-            let used_up = invariants.fold.spec.bounds.max_turns.is_some_and(|n| invariants.fold.turns >= n);
+            let used_up = invariants.fold.spec.bounds.max_turns.is_some_and(|n| invariants.fold.task.turns >= n);
             let had_time = match invariants.ended {
                 Some(LoopEnd::Reached) => !used_up,
                 Some(LoopEnd::Stopped { .. }) => true,

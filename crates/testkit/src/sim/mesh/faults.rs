@@ -132,7 +132,10 @@ impl World {
             12 | 13 => self.suspend(node, wait),
             14..=18 => self.cut(node, wait),
             19..=22 => self.hub_goes(wait),
-            23 => self.hub_goes(24 * HOUR_MS),
+            23 => {
+                let hours = self.dice.pick(&[24, 60]);
+                self.hub_goes(hours * HOUR_MS);
+            }
             24 => self.hub_is(Mood::ReadOnly, wait, "hub: read-only"),
             25 => self.hub_is(Mood::Crowded, wait, "hub: too many connections for a while"),
             26 => self.force_the_seat(),

@@ -29,7 +29,7 @@ use super::faults::MeshFault;
 use super::git::Commit;
 use super::node::{LastBeat, LocalWork, Node};
 use super::stranger::Stranger;
-use super::world::World;
+use super::world::{World, ms};
 use crate::random::of_text;
 
 /// Free tasks that are listed.
@@ -63,6 +63,7 @@ impl HubCalls for Host<'_> {
             wish: world.nodes[n].wished_away.then_some(Wish::Drain),
             waiting: world.hub.model.has_queued(),
             seq: world.nodes[n].seen,
+            rights: world.nodes[n].rights,
         };
         let (now, node) = (world.now, &mut world.nodes[n]);
         if node.draining && !node.wished_away {
@@ -281,12 +282,39 @@ impl NodeEffects for Host<'_> {
     }
 
     fn stop_local(&mut self, claim: &Claim) {
+        let now = self.world.clock(self.n);
         let node = &mut self.world.nodes[self.n];
         if let Some(local) = node.disk.loops.get_mut(&claim.local).filter(|_| !node.dying) {
+            if local.over.is_none() {
+                local.over_at = now;
+            }
             local.stopped |= local.over.is_none();
             local.over.get_or_insert(false);
         }
     }
+
+    fn ended_locals(&mut self, before: Time) -> Vec<LoopId> {
+        let loops = self.world.nodes[self.n].disk.loops.iter();
+        loops.filter(|(_, local)| local.over.is_some() && local.over_at < before).map(|(id, _)| id.clone()).collect()
+    }
+
+    fn forget_local(&mut self, id: &LoopId) {
+        let node = &mut self.world.nodes[self.n];
+        if node.dying {
+            return;
+        }
+        node.disk.loops.remove(id);
+        if node.disk.held.values().any(|claim| claim.local == *id) {
+            let text = format!("{} threw {id} away before the hub knew what came of it", node.id);
+            self.world.violated("in hand", text);
+        }
+    }
+
+    fn unused_clones(&mut self, _before: Time) -> Vec<LoopId> {
+        Vec::new()
+    }
+
+    fn forget_clone(&mut self, _id: &LoopId) {}
 
     fn guards(&mut self, scopes: &BTreeSet<Scope>) -> Guards {
         let frozen = self.world.nodes[self.n].frozen.is_some();
@@ -325,9 +353,10 @@ impl NodeEffects for Host<'_> {
                 if !claim.alone {
                     world.works_on(&claim.task);
                 }
-                (2_000, Some(&spec.goal))
+                (ms(world.setup.clone), Some(&spec.goal))
             }
-            MeshAction::Push { .. } | MeshAction::Land(_) => (1_000, None),
+            MeshAction::Push { .. } => (ms(world.setup.clone) / 2, None),
+            MeshAction::Land(_) => (1_000, None),
             MeshAction::Judge(state) => (5_000, Some(&state.spec.wanted.goal)),
             MeshAction::Merge(request) => (20_000, Some(&request.state.spec.wanted.goal)),
         };

@@ -147,6 +147,10 @@ impl World {
 
     fn write_at_hub(&mut self, n: usize, term: Option<u64>, ops: &[Op]) -> Result<Vec<Reply>, Refusal> {
         self.hub.count(self.now);
+        if let Some(what) = ops.iter().find_map(|op| self.nodes[n].rights.refuses(op)) {
+            self.violated("rights", format!("{} has the login of a worker and tries to {what}", self.nodes[n].id));
+            return Err(Refusal::Rights { what: what.to_owned() });
+        }
         let wrong = ops.iter().find_map(|op| self.takes_away(op));
         match self.hub.model.transact(self.time(), ops) {
             Ok(replies) => {

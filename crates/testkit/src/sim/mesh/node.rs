@@ -8,6 +8,7 @@ use std::sync::Arc;
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
 use everloop_core::mesh::offline::Replica;
+use everloop_core::mesh::rights::Rights;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
 use everloop_store::Model;
@@ -34,6 +35,8 @@ pub(super) struct LocalWork {
     pub waits: Option<Time>,
     /// Whether it reached what it should, when it is over.
     pub over: Option<bool>,
+    /// Since when, by the machine's clock.
+    pub over_at: Time,
     pub commit: Option<usize>,
 }
 
@@ -64,6 +67,8 @@ pub(super) struct Node {
     /// What it is ahead from the next start on.
     pub next_offset: i64,
     pub slots: usize,
+    /// What its login may write at the hub.
+    pub rights: Rights,
     pub alive: bool,
     /// Its thread stands still; agents go on.
     pub paused: bool,
@@ -125,6 +130,7 @@ impl Node {
             offset,
             next_offset: offset,
             slots,
+            rights: Rights::Leader,
             alive: true,
             paused: false,
             asleep: false,
@@ -159,6 +165,7 @@ impl Node {
         let old = std::mem::replace(self, fresh);
         self.alive = false;
         self.life = old.life + 1;
+        self.rights = old.rights;
         self.turn = old.turn;
         self.cut = old.cut;
         self.full = old.full;
@@ -252,7 +259,16 @@ impl World {
         let (base, turns) = (self.git.target, 1 + of_text(self.seed, &claim.key) % most);
         if !self.nodes[n].disk.loops.contains_key(&claim.local) {
             self.attempt(n, claim, turns);
-            let work = LocalWork { base, check, turns, stopped: false, waits: None, over: None, commit: None };
+            let work = LocalWork {
+                base,
+                check,
+                turns,
+                stopped: false,
+                waits: None,
+                over: None,
+                over_at: Time::default(),
+                commit: None,
+            };
             self.nodes[n].disk.loops.insert(claim.local.clone(), work);
         }
         self.let_work(n, &claim.local);
@@ -283,6 +299,7 @@ impl World {
         };
         let reached = luck > 1 && !ill;
         local.over = Some(reached);
+        local.over_at = now;
         local.waits = None;
         if reached {
             let (base, check) = (local.base, local.check.clone());

@@ -8,6 +8,7 @@ use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::mesh::keys::TrustList;
 use everloop_core::mesh::node::NodeInput;
+use everloop_core::mesh::rights::Rights;
 use everloop_core::mesh::{KIND, MeshLoop, MeshSpec, budget, work};
 use everloop_core::scoreboard::{Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, GuardSpec, LoopSpec};
@@ -38,7 +39,7 @@ const MAX_ATTEMPTS_PER_CHECK: u32 = 5 * work::POISON;
 const TURNS: u32 = 5;
 /// So long after the last loop ended every node is back, whatever was wrong with it or its hub, and
 /// has reported everything.
-const LAST_WORDS: Duration = Duration::from_secs(30 * 3600);
+const LAST_WORDS: Duration = Duration::from_secs(66 * 3600);
 /// When no node has anything left to report, the run waits so long to see whether that stays so.
 const SILENCE: Duration = Duration::from_secs(150);
 
@@ -91,7 +92,9 @@ impl World {
             per_hour: dice.one_in(3).then(|| dice.between(2, 20)),
         };
         let limits = if setup.fault_every.is_some() { limits } else { Limits::default() };
-        let nodes: Vec<Node> = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), setup, &mut dice)).collect();
+        let mut nodes: Vec<Node> = (1..=setup.nodes).map(|i| Node::new(&format!("n{i}"), setup, &mut dice)).collect();
+        let leaders = setup.nodes.saturating_sub(setup.workers).max(1) as usize;
+        nodes.iter_mut().skip(leaders).for_each(|node| node.rights = Rights::Worker);
         let trust = stranger::trusted(nodes.iter().map(|node: &Node| node.id.clone()));
         let mut world = Self {
             setup: setup.clone(),
@@ -161,7 +164,9 @@ impl World {
             self.at_the_end();
             return true;
         }
-        let all = self.setup.checks as u32 * MAX_ATTEMPTS_PER_CHECK * (self.setup.work + Duration::from_secs(60));
+        let all = self.setup.checks as u32
+            * MAX_ATTEMPTS_PER_CHECK
+            * (self.setup.work + 2 * self.setup.clone + Duration::from_secs(60));
         let turns =
             self.limits.per_hour.map_or(0, |most| self.setup.checks * u64::from(MAX_ATTEMPTS_PER_CHECK * TURNS) / most);
         let silent = if self.limits.calls.or(self.limits.per_hour).is_some() { budget::SILENT } else { Duration::ZERO };
