@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Enough for thousands of worlds, and seven such tests stay within two minutes.
-const SIM_SECONDS: u64 = 15;
+const SIM_SECONDS: u64 = 10;
 
 /// The time of a test, and its first seed.
 #[derive(Clone, Copy, Debug)]

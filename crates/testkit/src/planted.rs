@@ -14,6 +14,22 @@ use crate::sim::scenario::{Scenario, bad_account, known, storm};
 /// Seeds of meshes within which a mistake has to show.
 const SEEDS: u64 = 400;
 
+/// Seeds at which rare mistakes showed before. They are tried first, which saves minutes; a mistake
+/// that does not show there any more is looked for from the first seed on.
+const TRIED_FIRST: &[(Bug, u64)] = &[
+    (Bug::ActsPastItsLease, 35),
+    (Bug::LeaseFromTheReply, 35),
+    (Bug::NoAmnesty, 13),
+    (Bug::WritesWithoutEpoch, 13),
+    (Bug::CountsMovedAsLanded, 29),
+    (Bug::ForgetsBeforeTold, 7),
+    (Bug::BeginsWhatIsOthers, 24),
+    (Bug::FenceRestartsAtExpiry, 5),
+    (Bug::AcceptsOldFence, 127),
+    (Bug::ReclaimsByItsOwnClock, 111),
+    (Bug::StoppedLoopGoesOn, 9),
+];
+
 /// Where a mistake shows.
 #[derive(Clone, Copy)]
 enum Shows {
@@ -72,7 +88,8 @@ impl Row {
                     let violation = mesh::run(&setup(*seed), *seed).violation;
                     violation.is_some_and(|violation| violation.invariant == self.caught_by)
                 };
-                (0..SEEDS).find(caught).map(|seed| format!("seed {seed}"))
+                let first = TRIED_FIRST.iter().filter(|(bug, _)| *bug == self.bug).map(|(_, seed)| *seed);
+                first.chain(0..SEEDS).find(caught).map(|seed| format!("seed {seed}"))
             }
         }
     }

@@ -38,7 +38,8 @@ pub fn down(args: &DownArgs, session: &mut VerbSession) -> Result<Code, Failure>
     let sent = owner.process.signal(Signal::SIGTERM);
     sent.map_err(|e| Failure::failed(format!("cannot stop process {}", owner.process.pid)).because(&e))?;
     let begun = Instant::now();
-    while home.is_owned() {
+    // The lock is free a moment before the process is gone.
+    while home.is_owned() || owner.process.is_alive() {
         if begun.elapsed() > args.timeout {
             return Err(Failure::failed(format!(
                 "process {} is still there after {:?}",

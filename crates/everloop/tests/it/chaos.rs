@@ -1,5 +1,5 @@
 //! A real mesh under faults: nodes in networks of their own, a hub behind proxies, kills,
-//! partitions. Two minutes of what `just chaos` does for half an hour.
+//! partitions. A minute of what `just chaos` does for half an hour.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,11 +34,12 @@ fn tell(line: &str) {
 fn long_a_mesh_in_bad_weather_loses_nothing_and_counts_nothing_twice() {
     offline(|| {
         let root = tempfile::tempdir().expect("a temporary folder can be made");
-        let report = chaos::run(&options(&root, Duration::from_secs(120)));
+        let report = chaos::run(&options(&root, Duration::from_secs(60)));
         tell(&report.to_string());
         assert!(report.violations().is_empty(), "{report}");
+        let faults: u32 = report.faults.iter().map(|(_, times)| times).sum();
         assert!(
-            report.faults.len() >= 8 && report.proof.landed >= 20,
+            faults >= 8 && report.faults.len() >= 4 && report.proof.landed >= 20,
             "there were faults, and there was work: {report}"
         );
     });
