@@ -252,6 +252,31 @@ fn time_that_is_over_ends_a_watch_as_reached() {
 }
 
 #[test]
+fn every_bound_ends_a_watch_as_reached() {
+    let mut timed = Rig::with(watchful);
+    timed.state.spec.bounds.deadline = Some(timed.now + secs(600));
+    timed.baseline(3);
+    timed.tick(601);
+    assert_eq!(timed.phase(), "reached");
+    let mut counted = signalled();
+    counted.state.spec.bounds.max_turns = Some(1);
+    counted.board_task = None;
+    counted.exit(40, 0);
+    counted.judged(3);
+    counted.landed();
+    assert_eq!(counted.phase(), "reached");
+}
+
+#[test]
+fn a_long_change_is_cut() {
+    let mut rig = watching();
+    let mut long = look("app", Some("0"), "12");
+    long.found.as_mut().expect("it is found").text = "x".repeat(20_000);
+    let news = beat(&mut rig, &[long], 0);
+    assert_eq!(enqueued(&news, "signal")[0].prompt.chars().count(), watch::CHANGE_MAX_CHARS);
+}
+
+#[test]
 fn a_turn_on_a_signal_that_failed_is_tried_again_and_one_that_did_nothing_is_not() {
     let mut rig = signalled();
     rig.exit_as(40, Exit { code: Some(1), ..Exit::default() });

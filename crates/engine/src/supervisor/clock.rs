@@ -30,3 +30,19 @@ impl Clock {
         self.wall + clock::machine_boottime().saturating_sub(self.boot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_wall_clock_moves_nothing() {
+        let right = Clock::new();
+        // As if the wall clock had been set forward by an hour since.
+        let early = Clock { wall: right.wall - Duration::from_secs(3600), boot: right.boot };
+        let (one, other) = (right.machine_now(), early.machine_now());
+        assert!(one.since(other) <= Duration::from_secs(3600) && one.since(other) > Duration::from_secs(3590));
+        let slept = Clock { wall: right.wall, boot: right.boot.saturating_sub(Duration::from_secs(1)) };
+        assert!(slept.machine_now().since(one) >= Duration::from_secs(1), "time since boot counts");
+    }
+}

@@ -226,6 +226,8 @@ mod tests {
         let seen =
             StatusAnswer { loops: vec![ended(LoopEnd::Stopped { by: "me".into() }, 9)], ..StatusAnswer::default() };
         assert_eq!(exit_code(&seen), Code::NotReached);
+        let failed = ended(LoopEnd::Failed { why: "its folder is gone".into() }, 9);
+        assert_eq!(exit_code(&StatusAnswer { loops: vec![failed], ..StatusAnswer::default() }), Code::Failed);
         assert_eq!(exit_code(&StatusAnswer::default()), Code::Ok);
     }
 }

@@ -66,3 +66,23 @@ fn a_process_of_a_job_that_is_over_is_found_and_ended() {
     assert!(said.contains("fixed"), "{said}");
     assert!(!left.wait().expect("it is our child").success(), "it was killed");
 }
+
+#[test]
+fn hooks_that_a_cli_skips_are_reported() {
+    let env = Env::new();
+    env.run(&["init", "--yes", "--agent", "codex"]).ok();
+    env.run(&["trust"]).ok();
+    let said = env.run(&["doctor"]).stdout;
+    assert!(said.contains("codex skips the hooks of") && said.contains("trust the hooks in `/hooks`"), "{said}");
+}
+
+#[test]
+fn what_is_examined_is_listed() {
+    let env = Env::new();
+    env.run(&["guard", "hold", "--reason", "a test"]).ok();
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", "true", "--no-wait"]).exits(5);
+    let listed = env.run(&["doctor"]).stdout;
+    for words in ["git version", "is private", "the database is sound", "the journal is whole", "is installed"] {
+        assert!(listed.contains(words), "no `{words}` in: {listed}");
+    }
+}

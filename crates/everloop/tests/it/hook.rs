@@ -179,6 +179,33 @@ fn a_frozen_guard_lets_everybody_go() {
 }
 
 #[test]
+fn the_loop_that_the_file_names_holds_unless_it_is_paused_or_the_session_is_a_turn() {
+    let other = "[loop.other]\ngoal = \"break it\"\nagent = \"mine\"\nchecks = [\"false\"]\n";
+    let world = World::new(&format!("{COUNTED}{other}[hook]\nloop = \"main\"\n"));
+    assert!(world.refused("Stop", &stop(false)).contains("Goal: make it"));
+    let payload = json!({ "session_id": "s1", "cwd": world.env.project(), "hook_event_name": "Stop" }).to_string();
+    let mut command = world.env.command(&["hook", "Stop"]);
+    let mut turn = command.env("EVERLOOP_TURN", "k3f9-1.1").stdin(Stdio::piped()).spawn().expect("it was built");
+    turn.stdin.take().expect("piped").write_all(payload.as_bytes()).expect("it reads");
+    let answer = turn.wait_with_output().expect("our child");
+    assert_eq!((answer.status.code(), answer.stdout.as_slice()), (Some(0), &b""[..]), "a turn is judged after it");
+    world.env.run(&["run", "--loop", "main", "--detach"]).ok();
+    world.env.run(&["pause", "main"]).ok();
+    world.env.wait_for("it is paused", || world.env.run(&["why", "main"]).stdout.contains("paused"));
+    let before = world.runs();
+    assert_eq!(world.hook("Stop", &stop(true)).ok().stdout, "");
+    assert_eq!(world.runs(), before, "no check was run");
+}
+
+#[test]
+fn what_a_hook_skips_is_logged_on_request() {
+    let env = Env::new();
+    let log = |env: &Env| env.run(&["hook", "NoSuchEvent"]).ok().stderr;
+    assert_eq!(log(&env), "");
+    assert!(log(&env.var("EVERLOOP_LOG", "debug")).contains("unknown hook"));
+}
+
+#[test]
 fn checks_that_take_too_long_hold_nobody() {
     let world = World::new("checks = [\"sleep 30\"]\n[hook]\ncheck_timeout = \"1s\"\n");
     world.hook("Stop", &stop(false)).ok();
@@ -272,6 +299,18 @@ fn a_session_starts_from_what_the_one_before_left() {
     assert!(child.wait().expect("our child").success());
     world.hook("PreCompact", &json!({ "session_id": "s2", "trigger": "auto" })).ok();
     assert!(world.env.run(&["handoff", "show"]).ok().stdout.contains("next: the printer"));
+}
+
+#[test]
+fn a_session_that_begins_has_verdicts_and_messages() {
+    let world = World::new(COUNTED);
+    world.refused("Stop", &stop(false));
+    world.env.run(&["message", "send", "@s1", "mind the windows"]).ok();
+    let brief = world.hook("SessionStart", &json!({ "source": "resume" })).ok().stdout;
+    assert!(brief.contains("mind the windows") && !brief.contains("not known yet"), "{brief}");
+    world.hook("PreCompact", &json!({ "trigger": "auto" })).ok();
+    let left = world.env.run(&["handoff", "show"]).ok().stdout;
+    assert!(left.contains("Checks, when it last wanted to stop:") && left.contains(": fail"), "{left}");
 }
 
 #[test]

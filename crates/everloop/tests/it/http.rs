@@ -167,6 +167,34 @@ fn a_taken_port_is_replaced_and_said_so() {
 }
 
 #[test]
+fn the_port_is_the_usual_one_unless_a_variable_or_the_persons_file_names_another() {
+    let env = Env::new();
+    let up = env.spawn(&["up"]);
+    let address = env.port();
+    env.run(&["down"]).ok();
+    let log = up.wait().exits(143).stderr;
+    assert!(address.to_string() == "127.0.0.1:9300" || log.contains("127.0.0.1:9300 is taken"), "{address}: {log}");
+    env.write("../home/.config/everloop/config.toml", "[node]\nlisten = \"off\"\n");
+    let up = env.spawn(&["up"]);
+    env.wait_for("it supervises", || env.run(&["status", "--json"]).json()["supervisor"]["role"] == "up");
+    env.run(&["down"]).ok();
+    assert!(!up.wait().exits(143).stderr.contains("http://"));
+    let env = env.var("EVERLOOP_LISTEN", "127.0.0.1:0");
+    let _up = env.spawn(&["up"]);
+    assert_eq!(get(env.port(), "/health").0, 200, "the variable stands above the file");
+}
+
+#[test]
+fn health_is_503_while_the_ledger_cannot_be_read() {
+    let env = Env::new();
+    let (_up, address) = up(&env);
+    env.wait_for("all is well", || get(address, "/health").0 == 200);
+    fs::rename(env.state().join("ledger.db"), env.state().join("aside")).expect("it is there");
+    fs::create_dir(env.state().join("ledger.db")).expect("the folder is the test's");
+    env.wait_for("the loss is reported", || get(address, "/health").0 == 503);
+}
+
+#[test]
 fn a_killed_supervisor_comes_back_on_its_port() {
     let env = Env::new();
     let (up, address) = up(&env);

@@ -103,6 +103,23 @@ fn others_keep_what_is_theirs() {
 }
 
 #[test]
+fn each_cli_gets_its_instructions_and_its_server() {
+    let env = Env::new();
+    env.run(&ALL).ok();
+    for (file, words) in [
+        ("CLAUDE.md", "everloop check"),
+        ("AGENTS.md", "everloop check"),
+        ("GEMINI.md", "everloop check"),
+        (".mcp.json", "\"everloop\""),
+        (".codex/config.toml", "[mcp_servers.everloop]"),
+        (".gemini/settings.json", "\"mcpServers\""),
+        ("opencode.json", "\"everloop\""),
+    ] {
+        assert!(env.read(file).contains(words), "{file}: {}", env.read(file));
+    }
+}
+
+#[test]
 fn what_others_changed_since_stays_and_only_ours_goes() {
     let env = furnished();
     env.run(&ALL).ok();

@@ -160,6 +160,57 @@ fn three_machines_reach_a_goal_together() {
 }
 
 #[test]
+fn a_node_that_goes_leaves_its_task_and_the_lead_at_once() {
+    let mut fleet = Fleet::new(1);
+    fleet.nodes[0].start();
+    let id = fleet.run("sleep 600", &files(1));
+    fleet.nodes[0].env.wait_for_agent();
+    assert_eq!(fleet.show(&id)["tasks"][0]["state"]["node"], "n1");
+    fleet.nodes[0].env.run(&["down"]).ok();
+    assert_eq!(fleet.show(&id)["tasks"][0]["state"]["is"], "queued");
+    let list = fleet.operator.run(&["mesh", "nodes", "--json"]).ok().json();
+    assert!(list["nodes"].as_array().expect("a list").iter().all(|node| node["leads"] != true), "{list:#}");
+}
+
+#[test]
+fn a_limit_of_a_shared_account_is_known_to_all_nodes() {
+    let mut fleet = Fleet::new(2);
+    let agent = fleet.operator.script("../agent.sh", "echo 'no more today, try again in 3h'; exit 1");
+    let file = format!(
+        "[account.team]\nset = {{ TEAM = \"1\" }}\n[agent.worker]\ncommand = [\"sh\", \"{agent}\"]\naccount = \"team\"\n\
+         limit_rules = [\"window: no more today\"]\n[loop.main]\ngoal = \"g\"\nagent = \"worker\"\nchecks = [\"false\"]\n"
+    );
+    fleet.operator.write("everloop.toml", &file);
+    let made = fleet.operator.run(&["run", "--mesh", "--detach", "--json"]).ok().json();
+    let id = made["loop"].as_str().expect("a loop has an id").to_owned();
+    fleet.nodes[0].start();
+    fleet.operator.wait_for_words(&["mesh", "show", &id], &["account team"]);
+    fleet.nodes[1].start();
+    fleet.nodes[1].env.wait_for_words(&["guard", "status"], &["account:team"]);
+}
+
+#[test]
+fn a_limit_that_is_used_up_ends_the_loop_and_its_run() {
+    let mut fleet = Fleet::new(1);
+    fleet.nodes[0].start();
+    let words = ["run", "x", "--mesh", "--min-gap=0", "--max-calls", "1", "--check", "false", "--agent-cmd", "true"];
+    fleet.operator.run(&words).exits(3);
+    let id = fleet.operator.run(&["mesh", "list", "--json"]).ok().json()["loops"][0]["id"].clone();
+    let id = id.as_str().expect("a loop has an id");
+    let shown = fleet.operator.run(&["mesh", "show", id]).ok().stdout;
+    assert!(shown.contains("Used      1 call") && shown.contains("Ticket"), "{shown}");
+}
+
+#[test]
+fn a_branch_that_the_remote_lacks_is_refused() {
+    let fleet = Fleet::strangers(0);
+    fleet.operator.git_run(&["checkout", "-q", "-b", "aside"]);
+    let words = ["run", "x", "--mesh", "--detach", "--check", "false", "--agent-cmd", "true"];
+    let refused = fleet.operator.run(&words).exits(2).stderr;
+    assert!(refused.contains("has no branch `aside`") && refused.contains("git push origin aside"), "{refused}");
+}
+
+#[test]
 fn long_what_a_sleeper_did_is_kept_and_does_not_count() {
     let mut fleet = Fleet::new(2);
     let flag = fleet.operator.project().join("../flag");

@@ -77,6 +77,15 @@ fn the_address_is_found_where_the_file_says_and_never_stands_in_it() {
 }
 
 #[test]
+fn the_address_of_the_command_line_and_of_the_variable_stand_above_the_file() {
+    let (url, _) = database();
+    let env = Env::new();
+    env.write("everloop.toml", "[hub]\nurl_env = \"NOT_SET\"\n");
+    env.run(&["mesh", "hub", "init", "--url", &url]).ok();
+    env.var("EVERLOOP_HUB_URL", &url).run(&["mesh", "hub", "check"]).ok();
+}
+
+#[test]
 fn who_is_away_and_who_does_not_let_us_in_are_told_apart_and_no_password_is_shown() {
     let server = PostgresServer::start(ServerSetup { login: Login::Password("s3cret"), ..ServerSetup::default() });
     let url = server.database();
@@ -141,6 +150,9 @@ fn a_worker_has_fewer_rights_and_is_told_so_where_it_matters() {
         let said = refused.contains(&format!("the rights of a worker, which may not {what}"));
         assert!(said && refused.contains("hint: do it on a machine with the login of a leader"), "{refused}");
     }
+    let _up = laptop.spawn(&["up", "--listen", "off"]);
+    laptop
+        .wait_for_words(&["mesh", "nodes"], &["worker only", "nothing is merged until one with the login of a leader"]);
 }
 
 #[test]

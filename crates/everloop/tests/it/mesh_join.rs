@@ -37,6 +37,16 @@ fn the_address_is_kept_for_the_owner_alone_and_its_password_is_never_shown() {
 }
 
 #[test]
+fn a_hub_that_a_person_accepted_without_verification_is_remembered_as_accepted() {
+    let env = Env::new();
+    // On Linux this address reaches this machine; it is not loopback all the same.
+    let url = hub().replace("127.0.0.1", "0.0.0.0");
+    env.run(&["mesh", "join", &url, "--name", "a"]).exits(7);
+    env.run(&["mesh", "join", &url, "--name", "a", "--insecure-hub"]).ok();
+    env.run(&["mesh", "nodes"]).ok();
+}
+
+#[test]
 fn a_second_hub_a_bad_name_and_a_bad_address_are_refused() {
     let (env, url) = (Env::new(), hub());
     env.run(&["mesh", "join", &url, "--name", "a"]).ok();

@@ -315,3 +315,49 @@ fn no_wait_ends_at_once_for_a_loop_that_was_held_before() {
         assert!(said.contains("a test"), "the reason is printed: {said}");
     }
 }
+
+#[test]
+fn no_wait_ends_at_once_for_a_loop_that_needs_a_person() {
+    let env = Env::new();
+    let run =
+        env.spawn(&["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "3", "--min-gap", "1h", "--no-wait"]);
+    env.wait_for("it waits for the next turn", || env.run(&["why"]).stdout.contains("[guard.gap]"));
+    env.run(&["pause"]).ok();
+    run.wait().exits(4);
+}
+
+#[test]
+fn what_a_refused_turn_changed_is_shown_and_can_be_excepted() {
+    let env = Env::new().git();
+    env.write("tests/a", "old\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "tests"]);
+    let args = sh("x", "test -f done", "echo new > tests/a; touch done", &["-n", "1", "--min-gap", "0"]);
+    env.run(&words(&args)).exits(3);
+    let logs = env.run(&["logs"]).ok().stdout;
+    assert!(logs.contains("it touched protected files: tests/a"), "{logs}");
+    env.run(&[&words(&args)[..], &["--new", "--unprotect", "tests/**"]].concat()).ok();
+    assert_eq!(env.read("tests/a"), "new\n");
+}
+
+#[test]
+fn setup_runs_each_time_where_checks_run_unless_a_folder_is_kept() {
+    let runs = |more: &str| {
+        let env = Env::new().git();
+        let log = env.project().with_file_name("setups");
+        let file = format!(
+            "[loop.a]\ngoal = \"g\"\nchecks = [\"test -f done\"]\nagent_cmd = \"touch done\"\n\
+             setup = \"mkdir -p kept; touch kept/it; basename $PWD >> {}\"\n{more}\n[isolation]\nmode = \"none\"\n",
+            log.display()
+        );
+        env.write("everloop.toml", &file);
+        env.write(".gitignore", "kept\n");
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-q", "-m", "setup"]);
+        env.run(&["run"]).ok();
+        let log = std::fs::read_to_string(log).expect("it ran");
+        log.lines().filter(|line| *line == "verify").count()
+    };
+    assert!(runs("") > 1);
+    assert_eq!(runs("check_cache = [\"kept\"]"), 1);
+}

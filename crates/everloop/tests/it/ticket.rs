@@ -1,5 +1,6 @@
 //! `everloop ticket`: tickets for people.
 
+use everloop_testkit::postgres::server;
 use serde_json::json;
 
 use crate::env::Env;
@@ -57,4 +58,29 @@ fn an_agent_answers_nothing() {
     for words in [&["ticket", "answer", "1", "yes"][..], &["ticket", "ack", "1"]] {
         assert!(agent.run(words).exits(2).stderr.contains("only a person answers tickets"));
     }
+}
+
+#[test]
+fn one_of_the_hub_is_listed_and_answered_on_every_node() {
+    let url = server().database();
+    let node = |name: &str| {
+        let env = Env::new().var("EVERLOOP_HUB_URL", &url);
+        env.run(&["mesh", "hub", "init"]).ok();
+        env.run(&["mesh", "join", "--name", name]).ok();
+        env
+    };
+    let (one, two) = (node("n1"), node("n2"));
+    let database = url.rsplit('/').next().expect("an address ends with its database");
+    let open = "insert into everloop.tickets values (3, 'dead:k-1', null, 'it came to nothing', 1, null, null)";
+    server().psql(database, open);
+    for env in [&one, &two] {
+        let listed = env.run(&["ticket", "list"]).exits(4).stdout;
+        assert!(listed.contains("mesh:3") && listed.contains("it came to nothing"), "{listed}");
+    }
+    two.run(&["ticket", "answer", "mesh:3", "try it again"]).ok();
+    assert!(one.run(&["ticket", "list"]).ok().stdout.contains("no tickets"));
+    let late = one.run(&["ticket", "answer", "mesh:3", "no"]).exits(2).stderr;
+    assert!(late.contains("the mesh has no open ticket 3"), "{late}");
+    let answer = server().psql(database, "select answer from everloop.tickets");
+    assert!(answer.contains("tester: try it again"), "{answer}");
 }

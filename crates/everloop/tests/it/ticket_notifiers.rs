@@ -181,12 +181,35 @@ fn quiet_hours_keep_a_question_back_and_routes_are_kept() {
 }
 
 #[test]
+fn a_notifier_of_a_project_is_for_its_loops_and_one_of_the_person_for_all() {
+    let post_office = PostOffice::open(TOKEN);
+    let env = with_webhook(&post_office, "");
+    let mine = format!("[[notify]]\nname = \"mine\"\nkind = \"webhook\"\nurl = \"{}\"\n", post_office.url("/mine"));
+    env.write("../home/.config/everloop/config.toml", &mine);
+    let up = up(&env);
+    env.write("../other/README", "");
+    let other =
+        ["-C", "../other", "run", "y", "--check", "false", "--agent-cmd", "true", "-n", "1", "--detach", "--json"];
+    let id = env.run(&other).ok().json()["loop"].as_str().expect("a loop has an id").to_owned();
+    let to = |path: &str| -> Vec<_> {
+        let all = post_office.letters().into_iter().filter(|letter| letter.path == path);
+        all.flat_map(|letter| letter.json()["tickets"].as_array().cloned().unwrap_or_default()).collect()
+    };
+    env.run(&["message", "send", "person", "about the other project?", "--about", &id]).ok();
+    env.wait_for("the person's has it", || to("/mine") == [json!(1)]);
+    env.run(&["message", "send", "person", "about nothing?"]).ok();
+    env.wait_for("both have the next one", || to("/hook") == [json!(2)] && to("/mine") == [json!(1), json!(2)]);
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
+}
+
+#[test]
 fn every_kind_says_what_it_has_to_say() {
     let post_office = PostOffice::open(TOKEN);
     let env = with_bot(&post_office)
         .var("SLACK_URL", &post_office.url("/slack/canary-path"))
         .var("SIGN_KEY", "canary-signing");
-    let env = env.var("SMS_PASSWORD", "canary-password");
+    let env = env.var("SMS_PASSWORD", "canary-password").var("SMS_TOKEN", "canary-token");
     let bin = env.project().join("bin");
     env.script("bin/notify-send", &format!("printf '%s\\n' \"$@\" > {}/desktop.txt", env.project().display()));
     env.script("bin/take", &format!("cat > {}/$1.txt", env.project().display()));
@@ -197,6 +220,8 @@ fn every_kind_says_what_it_has_to_say() {
          [[notify]]\nkind = \"ntfy\"\nurl = \"{base}\"\ntopic = \"my-loops\"\n\
          [[notify]]\nkind = \"sms\"\nurl = \"{base}/sms\"\nto = [\"+49123\"]\nuser = \"me\"\npassword_env = \"SMS_PASSWORD\"\n\
          fields = {{ To = \"{{to}}\", Body = \"{{text}}\" }}\n\
+         [[notify]]\nname = \"gateway\"\nkind = \"sms\"\nurl = \"{base}/gateway\"\nto = [\"+49124\"]\n\
+         token_env = \"SMS_TOKEN\"\njson = true\nfields = {{ To = \"{{to}}\", Body = \"{{text}}\" }}\n\
          [[notify]]\nkind = \"webhook\"\nurl = \"{base}/hook\"\nsecret_env = \"SIGN_KEY\"\n\
          [[notify]]\nkind = \"mail\"\nto = [\"me@example.com\"]\nfrom = \"loop@example.com\"\ncommand = [\"take\", \"mail\"]\n\
          writable = [\"{project}\"]\n[[notify]]\nkind = \"desktop\"\nisolation = \"none\"\n\
@@ -207,7 +232,7 @@ fn every_kind_says_what_it_has_to_say() {
     let toml = format!("{}{more}", env.read("everloop.toml"));
     env.write("everloop.toml", &toml);
     let tested = env.run(&["ticket", "notifiers", "--test", "--json"]).ok().json();
-    assert_eq!(tested["notifiers"].as_array().map(Vec::len), Some(8), "{tested}");
+    assert_eq!(tested["notifiers"].as_array().map(Vec::len), Some(9), "{tested}");
     let to =
         |path: &str| post_office.letters().into_iter().find(|l| l.path == path).unwrap_or_else(|| panic!("{path}"));
     assert!(
@@ -216,6 +241,8 @@ fn every_kind_says_what_it_has_to_say() {
     assert_eq!((to("/my-loops").header("title"), to("/my-loops").header("priority")), ("everloop: a test", "2"));
     assert!(to("/sms").body.starts_with("Body=everloop%3A%20a%20test%20") && to("/sms").body.ends_with("&To=%2B49123"));
     assert_eq!(to("/sms").header("authorization"), "Basic bWU6Y2FuYXJ5LXBhc3N3b3Jk");
+    assert_eq!(to("/gateway").json()["To"], "+49124");
+    assert_eq!(to("/gateway").header("authorization"), "Bearer canary-token");
     assert!(to("/hook").header("x-everloop-signature").starts_with("sha256="));
     assert_eq!(env.read("desktop.txt").lines().nth(5), Some("everloop: a test"));
     assert!(env.read("mail.txt").contains("Subject: everloop: a test\r\n"));

@@ -2,6 +2,7 @@
 //! a bad sample that its rule can fail, then applies it to the tree. The rules are those of
 //! CONTRIBUTING.md.
 
+mod architecture;
 mod modules;
 mod words;
 

@@ -103,3 +103,18 @@ fn the_state_folder_is_private() {
         }
     }
 }
+
+#[test]
+fn state_is_where_the_flag_or_the_variable_says() {
+    let env = Env::new();
+    let places = ["../by-flag", "../xdg/everloop"].map(|place| env.project().join(place));
+    let words = ["run", "x", "--check", "true", "--agent-cmd", "true", "--state-dir", "../by-flag"];
+    env.run(&words).ok();
+    let mut command = env.command(&words[..6]);
+    command.env_remove("EVERLOOP_STATE_DIR").env("XDG_STATE_HOME", env.project().with_file_name("xdg"));
+    assert!(command.status().expect("it was built").success());
+    for place in places {
+        assert!(place.join("ledger.db").exists(), "{}", place.display());
+    }
+    assert!(!env.state().join("ledger.db").exists());
+}

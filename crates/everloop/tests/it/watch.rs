@@ -65,29 +65,31 @@ fn add_line(env: &Env, line: &str) {
     writeln!(file, "{line}").expect("it can be written");
 }
 
-/// A server with a page that counts.
-fn page() -> (SocketAddr, Arc<AtomicUsize>) {
+/// A server that answers every request with what `answer` gives.
+fn serve(answer: impl Fn() -> String + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    let number = Arc::new(AtomicUsize::new(1));
-    let counts = Arc::clone(&number);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut asked = [0; 2048];
             // A client that sends nothing gets the page, too.
             let _asked = stream.read(&mut asked);
-            let body = format!("page number {}", counts.load(Ordering::SeqCst));
-            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-            stream.write_all(format!("{head}{body}").as_bytes()).ok();
+            stream.write_all(answer().as_bytes()).ok();
         }
     });
-    (address, number)
+    address
+}
+
+fn page(head: &str, body: &str) -> String {
+    format!("HTTP/1.1 {head}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
 }
 
 #[test]
 fn every_kind_of_monitor_makes_a_turn_of_a_change_and_nothing_of_peace() {
     let env = Env::new();
-    let (address, number) = page();
+    let number = Arc::new(AtomicUsize::new(1));
+    let counts = Arc::clone(&number);
+    let address = serve(move || page("200 OK", &format!("page number {}", counts.load(Ordering::SeqCst))));
     let monitors = format!(
         "[[loop.main.monitor]]\nname = \"in\"\nfile = \"in/*.txt\"\nevery = \"1s\"\nprompt = \"sort it\"\n\
          [[loop.main.monitor]]\nname = \"ci\"\ncommand = \"cat ../ci; exit 3\"\nevery = \"1s\"\n\
@@ -124,6 +126,7 @@ fn every_kind_of_monitor_makes_a_turn_of_a_change_and_nothing_of_peace() {
     said(&["see the log", "1 new lines", "\nboom\n"]);
     said(&["From tester: the disk is full"]);
     said(&["status 200", "page number 2"]);
+    assert!(env.run(&["message", "inbox", "@ops"]).ok().stdout.contains("the disk is full"), "it stays in the mailbox");
     env.wait_for("it watches again", || phase(&env) == "watching");
     assert_eq!(open_keepalives(&env).len(), 1);
     env.run(&["stop"]).ok();
@@ -176,6 +179,96 @@ fn a_monitor_that_cannot_look_is_told_of() {
     config(&env, wrong, "");
     let said = env.run(&["config", "check"]).exits(7).stderr;
     assert!(said.contains("has both `file` and `http`") && said.contains("everloop.toml:"), "{said}");
+}
+
+#[test]
+fn a_page_with_an_etag_changes_with_it_and_with_its_status() {
+    let env = Env::new().fast(5);
+    let (asked, version) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
+    let (counts, current) = (Arc::clone(&asked), Arc::clone(&version));
+    let address = serve(move || {
+        let body = format!("for request {}", counts.fetch_add(1, Ordering::SeqCst));
+        match current.load(Ordering::SeqCst) {
+            3 => page("503 Service Unavailable", &body),
+            etag => page(&format!("200 OK\r\netag: \"{etag}\""), &body),
+        }
+    });
+    config(&env, &format!("[[loop.main.monitor]]\nhttp = \"http://{address}/\"\nevery = \"1s\"\n"), "");
+    env.run(&["trust"]).ok();
+    let up = env.spawn(&["up"]);
+    env.wait_for("it is probed again and again", || asked.load(Ordering::SeqCst) > 4);
+    assert_eq!(signals(&env), Vec::<Value>::new(), "another body under the same etag is no change");
+    for (version_now, words) in [(2, "status 200"), (3, "status 503")] {
+        version.store(version_now, Ordering::SeqCst);
+        let told = |task: &Value| task["prompt"].as_str().is_some_and(|prompt| prompt.contains(words));
+        env.wait_for(words, || signals(&env).iter().any(told));
+    }
+    env.run(&["down"]).ok();
+    up.wait();
+}
+
+#[test]
+fn a_flood_makes_one_task_until_it_is_worked_on() {
+    let env = Env::new().fast(5);
+    let out = beside(&env, "out").display().to_string();
+    let monitor = |name: &str, command: &str| {
+        format!(
+            "[[loop.main.monitor]]\nname = \"{name}\"\ncommand = \"{command}\"\nevery = \"1s\"\nwritable = [\"{out}\"]\n"
+        )
+    };
+    // Each probe of the first finds another output; the second counts probes.
+    let flood = monitor("flood", &format!("echo x >> {out}/flood; wc -l < {out}/flood"));
+    config(&env, &(flood + &monitor("beats", &format!("echo x >> {out}/beats"))), "");
+    env.run(&["trust"]).ok();
+    env.run(&["guard", "hold", "all", "--reason", "lunch"]).ok();
+    let up = env.spawn(&["up"]);
+    env.wait_for("the first change", || signals(&env).len() == 1);
+    let beats = || fs::read_to_string(beside(&env, "out").join("beats")).map_or(0, |text| text.lines().count());
+    let before = beats();
+    env.wait_for("further probes", || beats() > before + 2);
+    assert_eq!(signals(&env).len(), 1, "{:#?}", signals(&env));
+    env.run(&["guard", "release", "all", "--reason", "lunch is over"]).ok();
+    env.wait_for("what changed meanwhile is a task", || signals(&env).len() > 1);
+    env.run(&["down"]).ok();
+    up.wait();
+}
+
+#[test]
+fn a_run_stays_while_its_loop_watches_and_a_pause_loses_no_change() {
+    let env = Env::new().fast(5);
+    config(&env, "[[loop.main.monitor]]\nname = \"log\"\nstream = \"../app.log\"\nevery = \"1s\"\n", "");
+    add_line(&env, "old");
+    let run = env.spawn(&["run"]);
+    env.wait_for("it watches", || phase(&env) == "watching" && seen(&env)["log"].is_object());
+    env.run(&["pause"]).ok();
+    env.wait_for("it is paused", || env.run(&["why"]).stdout.contains("[paused]"));
+    add_line(&env, "while it is paused");
+    env.run(&["resume"]).ok();
+    env.wait_for("the line is seen", || signals(&env).len() == 1);
+    env.wait_for("it watches again", || phase(&env) == "watching");
+    env.run(&["stop"]).ok();
+    run.wait().exits(3);
+}
+
+#[test]
+fn a_probe_that_hangs_does_not_hold_up_the_loop() {
+    let env = Env::new();
+    let begun = beside(&env, "out").join("begun");
+    let monitor = format!(
+        "[[loop.main.monitor]]\nname = \"slow\"\ncommand = \"touch {}; sleep 600\"\nevery = \"1s\"\ntimeout = \"10m\"\n\
+         writable = [\"{}\"]\n",
+        begun.display(),
+        beside(&env, "out").display()
+    );
+    config(&env, &monitor, "");
+    env.run(&["trust"]).ok();
+    let up = env.spawn(&["up"]);
+    env.wait_for("the probe hangs", || begun.exists());
+    env.run(&["message", "send", "main", "look at the docs"]).ok();
+    env.wait_for("the message is read", || env.the_loop()["turns"] == 1);
+    assert_eq!(seen(&env)["slow"], Value::Null, "the probe goes on");
+    env.run(&["down"]).ok();
+    up.wait();
 }
 
 #[test]

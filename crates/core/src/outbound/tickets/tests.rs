@@ -156,6 +156,23 @@ fn each_hears_what_it_is_for() {
 }
 
 #[test]
+fn the_cause_of_a_ticket_decides_its_severity() {
+    let rows = [
+        (Severity::Info, &["session:s1:stopped"][..]),
+        (
+            Severity::Warning,
+            &["stagnation:k3f9", "question:k3f9:1", "task.dead:k3f9-1", "monitor.blind:k3f9:ci", "config:/p:gone"],
+        ),
+        (Severity::Critical, &["guard.freeze:account:work", "turns.stuck:here", "stalled:k3f9", "journal"]),
+    ];
+    for (wanted, keys) in rows {
+        for key in keys {
+            assert_eq!(severity(key), wanted, "{key}");
+        }
+    }
+}
+
+#[test]
 fn a_storm_of_a_thousand_causes_is_a_few_messages() {
     let mut world = World::new();
     for id in 1..=1000 {

@@ -258,3 +258,31 @@ fn encryption(url: &Url, found: &Findings) -> Finding {
     };
     Finding { what: "encryption", text: text.to_owned(), bad: bad.map(|hint| Bad::Warning(hint.to_owned())) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_before_postgresql_13_are_refused() {
+        let failures = |server_number| {
+            let found = Findings {
+                server_version: "x".to_owned(),
+                server_number,
+                encoding: "UTF8".to_owned(),
+                encrypted: false,
+                pooled: false,
+                read_only: false,
+                hub: None,
+                round_trip: std::time::Duration::ZERO,
+                clock_offset_ms: 0,
+                lacking: Vec::new(),
+            };
+            let url = Url::parse("postgres://me@127.0.0.1/x").expect("a plain address");
+            let failed = judge(&url, &found).into_iter().filter(|f| matches!(f.bad, Some(Bad::Failure(_))));
+            failed.map(|finding| finding.what).collect::<Vec<_>>()
+        };
+        assert_eq!(failures(129_999), ["server", "hub"]);
+        assert_eq!(failures(130_000), ["hub"]);
+    }
+}

@@ -174,3 +174,19 @@ fn watch(hub: &Postgres, id: &LoopId, keys: &NodeKeys, session: &VerbSession) ->
         std::thread::sleep(POLL_INTERVAL);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everloop_testkit::sample;
+
+    #[test]
+    fn usual_caps_count_for_each_worker() {
+        let mut spec = sample::state().spec;
+        spec.guard = GuardSpec::default();
+        let usual = spec.guard.caps.per_day.expect("there is a usual cap");
+        assert_eq!(with_caps(spec.clone(), 3).guard.caps.per_day, Some(3 * usual));
+        spec.guard.caps.per_day = Some(7);
+        assert_eq!(with_caps(spec, 3).guard.caps.per_day, Some(7), "a configured one counts for all");
+    }
+}
