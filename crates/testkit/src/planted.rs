@@ -28,6 +28,15 @@ const TRIED_FIRST: &[(Bug, u64)] = &[
     (Bug::AcceptsOldFence, 127),
     (Bug::ReclaimsByItsOwnClock, 111),
     (Bug::StoppedLoopGoesOn, 9),
+    (Bug::PoisonNeverDies, 5),
+    (Bug::GivesUpNever, 5),
+    (Bug::OverwritesOthers, 8),
+    (Bug::DrainIgnored, 10),
+    (Bug::TrialOfTheDeadStays, 28),
+    (Bug::IgnoresTakenTasks, 38),
+    (Bug::ClingsToLeadership, 13),
+    (Bug::KeepsWhatIsStuck, 5),
+    (Bug::TakesWhileHeld, 6),
 ];
 
 /// Where a mistake shows.
