@@ -128,6 +128,8 @@ mod tests {
         assert_eq!(ask(&sample(Doing::Model, 500, 61)), Health::Stuck);
         assert_eq!(ask(&sample(Doing::Model, 901, 5)), Health::Stuck, "past the hard limit");
         assert_eq!(ask(&sample(Doing::AfterResult, 11, 11)), Health::Lingers);
+        assert_eq!(ask(&sample(Doing::Background, 899, 899)), Health::Healthy);
+        assert_eq!(ask(&sample(Doing::Background, 901, 901)), Health::Lingers);
         assert_eq!(ask(&sample(Doing::Asking, 1, 1)), Health::Asking);
     }
 

@@ -68,5 +68,6 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let late = run("sleep 600 & sleep 600", dir.path(), Duration::from_millis(200));
         assert!(matches!(late, Err(how) if how.refused.is_none() && how.why.contains("took longer")));
+        assert_eq!(WITHIN, Duration::from_secs(20), "as the guide says");
     }
 }

@@ -244,6 +244,7 @@ mod tests {
     fn it_is_told_with_its_token_and_its_key() {
         let (told, asked) = served(204);
         assert_eq!(told, Ok(()));
+        assert_eq!(WITHIN.as_secs(), 20, "as the guide says");
         let asked = asked.to_ascii_lowercase();
         assert!(asked.starts_with("post /hooks/x?y=1 http/1.1"), "{asked}");
         assert!(
@@ -257,6 +258,9 @@ mod tests {
         for status in [500, 503, 401, 404, 429, 302] {
             let how = served(status).0.expect_err("it did not take it");
             assert_ne!(how.refused, Some(Refusal::Content), "{status}");
+        }
+        for status in [401, 403, 404] {
+            assert_eq!(served(status).0.expect_err("it did not take it").refused, Some(Refusal::Access), "{status}");
         }
         for status in [400, 409, 422] {
             let how = served(status).0.expect_err("it did not take it");

@@ -502,6 +502,25 @@ mod tests {
         }
     }
 
+    /// The figures that the guide names.
+    #[test]
+    fn the_defaults_are_those_of_the_guide() {
+        let GuardSpec { min_gap, backoff_first, backoff_cap, caps, budget, bucket, pace, .. } = GuardSpec::default();
+        assert_eq!([min_gap, backoff_first, backoff_cap], [secs(15), secs(10), secs(300)]);
+        assert_eq!(caps, StartCaps { per_minute: None, per_hour: Some(100), per_day: Some(1000) });
+        assert_eq!((budget, bucket, pace), (Budget::default(), None, false));
+        let GuardSpec { max_parallel_turns, turn_timeout, turn_idle_timeout, phases, .. } = GuardSpec::default();
+        assert_eq!((max_parallel_turns, turn_timeout, turn_idle_timeout), (4, secs(7200), secs(600)));
+        assert_eq!((phases.no_diff, phases.background, phases.answer), (Some(secs(1800)), secs(900), secs(1800)));
+        let GuardSpec { stagnation_turns, stagnation_time, stagnation_microusd, confirm, .. } = GuardSpec::default();
+        assert_eq!((stagnation_turns, stagnation_time, stagnation_microusd, confirm), (10, None, None, 2));
+        let CooldownSpec { deaths, first, cap, .. } = CooldownSpec::default();
+        assert_eq!((deaths, first, cap), (3, secs(60), secs(900)));
+        let FreezeSpec { cooldowns, window, time, canary, relapse, relapse_canary } = FreezeSpec::default();
+        assert_eq!((cooldowns, [window, time, canary]), (3, [secs(3600), secs(3600), secs(900)]));
+        assert_eq!((relapse, relapse_canary), (secs(86_400), secs(3600)));
+    }
+
     #[test]
     fn what_is_younger_than_a_record_has_its_default() {
         assert_eq!(serde_json::from_str::<GuardSpec>("{}").ok(), Some(GuardSpec::default()));

@@ -1,7 +1,7 @@
 //! When and how a loop ends.
 
 use everloop_core::action::{Action, Input, LoopCommand, TurnTrace};
-use everloop_core::event::Event;
+use everloop_core::event::{Event, StopCause};
 use everloop_core::scoreboard::Verdict;
 use everloop_core::spec::Bounds;
 use everloop_core::state::Phase;
@@ -45,13 +45,38 @@ fn turns_end_it() {
 
 #[test]
 fn time_ends_it_also_while_it_waits() {
-    let mut rig = Rig::with(|s| s.bounds = Bounds { max_time: Some(secs(40)), ..Bounds::default() });
+    let deadline = Some(Rig::new().now + secs(40));
+    for bounds in [Bounds { max_time: Some(secs(40)), ..Bounds::default() }, Bounds { deadline, ..Bounds::default() }] {
+        let mut rig = Rig::with(|s| s.bounds = bounds);
+        rig.baseline(0);
+        let begin = rig.now;
+        rig.exit(1, 1);
+        let decision = rig.judged(0);
+        assert!(decision.wake_at.is_some_and(|at| at <= begin + secs(40)));
+        rig.tick(60);
+        assert_eq!(rig.phase(), "exhausted");
+    }
+}
+
+#[test]
+fn time_between_the_end_of_a_loop_and_its_resumption_does_not_count() {
+    let mut rig = Rig::with(|s| s.bounds = Bounds { max_time: Some(secs(100)), ..Bounds::default() });
     rig.baseline(0);
-    let begin = rig.now;
-    rig.exit(1, 1);
-    let decision = rig.judged(0);
-    assert!(decision.wake_at.is_some_and(|at| at <= begin + secs(40)));
-    rig.tick(60);
+    rig.ask(LoopCommand::Stop { now: true });
+    rig.stopped(60, StopCause::Person);
+    assert_eq!(rig.phase(), "stopped");
+    rig.now = rig.now + secs(86_400);
+    rig.ask(LoopCommand::Resume { bounds: None, budget: None });
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.phase(), "running");
+    rig.exit(30, 0);
+    rig.judged(0);
+    assert_ne!(rig.phase(), "exhausted", "90 of 100 seconds");
+    rig.tick(11);
+    rig.exit(0, 0);
+    rig.judged(0);
     assert_eq!(rig.phase(), "exhausted");
 }
 

@@ -1,10 +1,13 @@
 //! When a turn may start: every refusal names its rule and its end, and is recorded once.
 
+use std::time::Duration;
+
 use everloop_core::event::{Event, Exit};
 use everloop_core::guard::Scope;
 use everloop_core::ids::TurnId;
 use everloop_core::spec::{BucketSpec, Budget, StartCaps};
 use everloop_core::state::Phase;
+use everloop_core::time::Time;
 
 use super::rig::{Rig, secs};
 
@@ -53,11 +56,16 @@ fn caps_hold_in_their_window() {
 
 #[test]
 fn a_budget_that_is_used_up_ends_the_loop() {
-    let mut rig = Rig::with(|s| s.guard.budget = Budget { calls: Some(1), ..Budget::default() });
-    rig.baseline(0);
-    rig.exit(30, 0);
-    rig.judged(0);
-    assert_eq!(rig.phase(), "exhausted");
+    for code in [0, 1] {
+        let mut rig = Rig::with(|s| s.guard.budget = Budget { calls: Some(1), ..Budget::default() });
+        rig.baseline(0);
+        rig.exit(30, code);
+        rig.judged(0);
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        assert_eq!((rig.phase(), rig.state.task.started), ("exhausted", 1), "also after a failed start: {code}");
+    }
 }
 
 #[test]
@@ -159,6 +167,75 @@ fn deaths_cool_down_cooldowns_freeze_and_a_trial_that_ends_well_releases() {
     rig.landed();
     assert!(rig.state.people.tickets.is_empty(), "released, and the ticket is closed");
     assert!(rig.guards[&Scope::Loop(rig.state.id.clone())].state.freeze.is_none());
+}
+
+/// The lengths of cooldowns, and of freezes with the time to their first trial start, that the deaths
+/// of a loop bring about.
+#[derive(Default)]
+struct Reflexes {
+    cooldowns: Vec<Duration>,
+    freezes: Vec<(Option<Duration>, Option<Duration>)>,
+}
+
+impl Reflexes {
+    /// The agent dies young; a wait is waited out first.
+    fn die(&mut self, rig: &mut Rig) {
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        rig.exit(1, 1);
+        let own = Scope::Loop(rig.state.id.clone());
+        for event in rig.judged(0).events {
+            match event {
+                Event::Cooldown { scope, until, .. } if scope == own => self.cooldowns.push(until.since(rig.now)),
+                Event::Frozen { scope, freeze } if scope == own => {
+                    let after = |at: Time| at.since(rig.now);
+                    self.freezes.push((freeze.until.map(after), freeze.canary_at.map(after)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn cooldowns_grow_a_freeze_has_trials_and_a_relapse_waits_for_a_person() {
+    let (mut rig, mut seen) = (Rig::running(), Reflexes::default());
+    while seen.freezes.is_empty() {
+        seen.die(&mut rig);
+    }
+    let [first, second, third] = seen.cooldowns[..] else { panic!("three: {:?}", seen.cooldowns) };
+    assert_eq!(first, secs(60));
+    assert!(
+        (secs(60)..=secs(120)).contains(&second) && (secs(60)..=secs(240)).contains(&third),
+        "{second:?} {third:?}"
+    );
+    assert_eq!(seen.freezes, [(Some(secs(3600)), Some(secs(900)))]);
+    while seen.freezes.len() < 2 {
+        seen.die(&mut rig);
+    }
+    assert_eq!(rig.state.task.started, 9 + 3 + 1, "three trials in an hour, and one start after it");
+    assert_eq!(seen.freezes[1], (None, Some(secs(3600))));
+}
+
+#[test]
+fn progress_resets_the_cooldowns() {
+    let (mut rig, mut seen) = (Rig::running(), Reflexes::default());
+    for _ in 0..3 {
+        seen.die(&mut rig);
+    }
+    while rig.phase() == "waiting" {
+        rig.wait_out();
+    }
+    rig.exit(30, 0);
+    rig.judged(1);
+    rig.landed();
+    for _ in 0..2 {
+        seen.die(&mut rig);
+    }
+    assert_eq!(seen.cooldowns, [secs(60)], "the count begins anew");
+    seen.die(&mut rig);
+    assert_eq!(seen.cooldowns, [secs(60), secs(60)], "and so does the length");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use everloop_core::immune::{
     Class, Dimension, Immune, ImmuneStep, ObservedOutcome, RuleEffect, Subject, Tier, observe, subjects,
 };
 use everloop_core::reason::{Reason, RuleId};
-use everloop_core::spec::AgentSpec;
+use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::Phase;
 use everloop_core::time::Time;
 use everloop_core::why::why;
@@ -248,4 +248,106 @@ fn not_yet_is_nobodys_failure_and_an_agents_failure_is_never_the_tasks() {
     }
     assert_eq!(Class::TaskFailed.failed_for(Dimension::Kind), Some(true));
     assert_eq!(Class::TaskFailed.failed_for(Dimension::Account), Some(false));
+}
+
+/// The latest outcome of the account `first`, and its tier after it with the seconds until it ends.
+fn next(immune: &mut Immune, class: Class, now: Time) -> (&'static str, Option<u64>) {
+    feed(immune, "first", class, (1, now));
+    let Some(standing) = immune.standings.get(&account("first")) else { return ("none", None) };
+    let label = match standing.tier {
+        Tier::Watched => "watched",
+        Tier::Soft { .. } => "soft",
+        Tier::Out { .. } => "out",
+    };
+    (label, standing.tier.until().map(|until| until.since(now).as_secs()))
+}
+
+/// Two other accounts that work, and failures of `first` up to its first charge.
+fn charged_once(now: Time) -> Immune {
+    let mut immune = Immune::default();
+    for name in ["second", "third"] {
+        feed(&mut immune, name, Class::Good, (12, now));
+    }
+    let outcomes = (1..20).find(|_| next(&mut immune, Class::AgentFailed, now).0 == "watched");
+    assert_eq!(outcomes, Some(5), "fewer outcomes prove nothing");
+    immune
+}
+
+#[test]
+fn charges_halve_the_work_and_then_take_it_and_ten_clean_outcomes_are_a_step_back() {
+    let now = Time(1_000_000);
+    let mut in_a_row = charged_once(now);
+    assert_eq!(next(&mut in_a_row, Class::AgentFailed, now), ("soft", Some(5 * 60)));
+    assert_eq!(next(&mut in_a_row, Class::AgentFailed, now), ("out", Some(20 * 60)), "three in a row");
+    let mut again = charged_once(now);
+    assert_eq!(next(&mut again, Class::AgentFailed, now).0, "soft");
+    assert_eq!(next(&mut again, Class::Good, now).0, "soft");
+    assert_eq!(next(&mut again, Class::AgentFailed, now).0, "soft");
+    assert_eq!(next(&mut again, Class::AgentFailed, now), ("out", Some(20 * 60)), "again, and not in a row");
+    let mut clean = charged_once(now);
+    assert_eq!(next(&mut clean, Class::AgentFailed, now).0, "soft");
+    let tiers: Vec<&str> = (0..10).map(|_| next(&mut clean, Class::Good, now).0).collect();
+    assert_eq!((tiers[8], tiers[9]), ("soft", "watched"));
+}
+
+#[test]
+fn a_trial_that_fails_doubles_the_wait_up_to_160_minutes_and_one_that_passes_ends_it() {
+    let now = Time(1_000_000);
+    let mut immune = charged_once(now);
+    for _ in 0..2 {
+        next(&mut immune, Class::AgentFailed, now);
+    }
+    // As `feed` calls the turn.
+    let turn = TurnId::of(&TaskId::new("first0"), Fence(1));
+    let mut trial = |class| {
+        immune.apply(&ImmuneStep::Trial { subject: account("first"), turn: turn.clone() }, now);
+        next(&mut immune, class, now)
+    };
+    for minutes in [40, 80, 160, 160] {
+        assert_eq!(trial(Class::AgentFailed), ("out", Some(minutes * 60)));
+    }
+    assert_eq!(trial(Class::Good), ("soft", Some(5 * 60)), "with half of its work first");
+}
+
+#[test]
+fn an_agent_without_comparison_is_compared_and_failures_of_all_are_a_ticket() {
+    let mut rig = rig();
+    rig.baseline(0);
+    let mut took = Vec::new();
+    for _ in 0..40 {
+        took.push(agent(&rig).0.to_owned());
+        end(&mut rig, true);
+    }
+    assert_eq!(took[..3], ["agent"; 3]);
+    let of = |name: &str| took[3..].iter().filter(|agent| *agent == name).count();
+    assert!((8..30).contains(&of("agent")) && of("second") > 3, "about every other turn: {took:?}");
+    assert!(rig.state.people.tickets.contains(&"immune.observer".to_owned()), "{:?}", rig.state.people.tickets);
+    let out = rig.immune.standings.values().filter(|standing| matches!(standing.tier, Tier::Out { .. })).count();
+    assert_eq!(out, 0, "{:?}", rig.immune.standings);
+}
+
+#[test]
+fn a_threshold_that_moves_is_a_ticket_until_it_is_reviewed() {
+    let mut rig = rig();
+    for name in ["a", "b", "c"] {
+        let until = rig.now + secs(90_000);
+        put_out(&mut rig, name, until);
+    }
+    rig.baseline(0);
+    end(&mut rig, false);
+    let ticket = "immune.threshold".to_owned();
+    assert_eq!((rig.immune.thresholds.margin_permille, rig.state.people.tickets.contains(&ticket)), (1500, true));
+    rig.now = rig.now + secs(50 * 60);
+    end(&mut rig, false);
+    assert_eq!((rig.immune.thresholds.margin_permille, rig.state.people.tickets.contains(&ticket)), (1000, false));
+}
+
+#[test]
+fn a_turn_is_counted_for_node_pane_account_agent_and_kind() {
+    let argv = vec!["pane".to_owned(), "left".to_owned()];
+    let (name, account) = ("tui".to_owned(), "default".to_owned());
+    let agent = AgentSpec { name, account, kind: AgentKind::Pane, argv, ..AgentSpec::default() };
+    let named: Vec<String> =
+        subjects(&NodeId::new("here"), &agent, Some("docs")).iter().map(Subject::to_string).collect();
+    assert_eq!(named, ["node:here", "account:default/pane", "agent:tui", "pane:left", "kind:docs"]);
 }

@@ -343,6 +343,23 @@ fn what_a_turn_says_it_used_is_what_it_is_charged() {
 }
 
 #[test]
+fn a_model_without_a_known_price_is_reported_once_and_costs_no_dollars() {
+    let mut rig = Rig::with(|s| s.guard.budget = Budget { microusd: Some(1), ..Budget::default() });
+    claude(&mut rig);
+    let mut reported = Vec::new();
+    for _ in 0..3 {
+        let used = Usage { input: 1000, ..Usage::default() };
+        let decision = end(&mut rig, 60, TurnReport { model: Some("gpt-99".to_owned()), used, ..report(true) });
+        reported.push(decision.events.iter().any(|e| matches!(e, Event::PriceUnknown { .. })));
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+    }
+    assert_eq!((reported, rig.state.spend.spent.microusd), (vec![true, false, false], 0));
+    assert_eq!(rig.phase(), "running", "no budget of dollars ends it");
+}
+
+#[test]
 fn a_turn_that_was_cut_off_is_charged_at_least_what_it_had_set_aside() {
     let mut rig = rig();
     end(&mut rig, 60, TurnReport { ok: None, used: Usage { input: 7, ..Usage::default() }, ..report(false) });
@@ -473,6 +490,32 @@ fn a_stuck_model_is_stopped_and_the_conversation_goes_on() {
         rig.wait_out();
     }
     assert_eq!(resumed(&rig), Some("s1"));
+}
+
+#[test]
+fn an_agent_that_repeats_itself_or_changes_nothing_begins_a_fresh_conversation() {
+    for cause in [StopCause::Spinning, StopCause::NoDiff] {
+        let mut rig = rig();
+        end(&mut rig, 60, report(true));
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        assert_eq!(resumed(&rig), Some("s1"));
+        let spinning = cause == StopCause::Spinning;
+        let barren = if spinning { secs(0) } else { secs(1801) };
+        let phase_liveness = PhaseLiveness { doing: Doing::Model, spinning, barren, ..PhaseLiveness::default() };
+        let sample = Sample { phase_liveness: Some(phase_liveness), ..Sample::default() };
+        let decision = rig.give(&Input::Evidence { turn: rig.turn(), sample });
+        assert!(decision.events.contains(&Event::Stopping { turn: rig.turn(), cause }), "{:?}", decision.events);
+        let report = TurnReport { ok: None, ..report(false) };
+        let exit = Exit { signal: Some(15), stopped: Some(cause), report: Some(Box::new(report)), ..Exit::default() };
+        rig.exit_as(60, exit);
+        rig.judged_as(Judgement { board: board(0, 3), ..Judgement::default() });
+        while rig.phase() == "waiting" {
+            rig.wait_out();
+        }
+        assert_eq!(resumed(&rig), None, "{cause:?}");
+    }
 }
 
 #[test]

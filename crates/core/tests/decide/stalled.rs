@@ -4,6 +4,8 @@
 use everloop_core::action::LoopCommand;
 use everloop_core::decide::Decision;
 use everloop_core::event::{Event, Exit, Judgement, Pattern};
+use everloop_core::guard::{Scope, Spend};
+use everloop_core::ids::NodeId;
 use everloop_core::prompt::prompt;
 use everloop_core::spec::{AgentSpec, LoopSpec};
 use everloop_core::state::Phase;
@@ -41,6 +43,18 @@ fn work_that_nobody_takes_for_half_an_hour_is_told_once_and_closed_when_it_moves
     let moved = rig.ask(LoopCommand::Reconfigure { spec: Box::new(spec) });
     assert_eq!(tickets(&moved).1, ["stalled:k"]);
     assert_eq!(rig.phase(), "running");
+}
+
+#[test]
+fn a_loop_without_a_free_turn_for_half_an_hour_is_told_too() {
+    let mut rig = Rig::with(|spec| spec.guard.max_parallel_turns = 1);
+    let other = "other.1".parse().expect("the id of a turn");
+    let node = rig.guards.entry(Scope::Node(NodeId::new("here"))).or_default();
+    node.state.reserved.insert(other, Spend::default());
+    rig.baseline(0);
+    assert_eq!(rig.waits_for(), "guard.slots");
+    assert_eq!(tickets(&rig.tick(1799)).0, Vec::<&str>::new());
+    assert_eq!(tickets(&rig.tick(1)).0, ["stalled:k"]);
 }
 
 #[test]

@@ -50,22 +50,22 @@ impl Diff {
         if self.look.is_none() && now >= self.due {
             self.due = now + self.every;
             let dir = self.dir.clone();
-            self.look = Some(tokio::task::spawn_blocking(move || sign(&dir)));
+            self.look = Some(tokio::task::spawn_blocking(move || sign(&dir, ENTRIES)));
         }
         self.barren.total()
     }
 }
 
-/// A hash that changes when a file is written, created, moved or removed; `None` when there are too
-/// many.
-fn sign(dir: &Path) -> Option<u64> {
+/// A hash that changes when a file is written, created, moved or removed; `None` when there are more
+/// than `most` of them.
+fn sign(dir: &Path, most: usize) -> Option<u64> {
     let mut folders = VecDeque::from([dir.to_owned()]);
     let (mut sum, mut seen) = (0_u64, 0_usize);
     while let Some(folder) = folders.pop_front() {
         // A file that is removed during the scan gives another hash the next time.
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             seen += 1;
-            if seen > ENTRIES {
+            if seen > most {
                 return None;
             }
             let Ok(metadata) = entry.metadata() else { continue };
@@ -100,9 +100,9 @@ mod tests {
         fs::create_dir_all(at("a/b")).unwrap();
         fs::create_dir_all(at(".git/objects")).unwrap();
         fs::write(at("a/b/c"), "one").unwrap();
-        let mut signs = vec![sign(dir.path()).expect("it is small")];
+        let mut signs = vec![sign(dir.path(), ENTRIES).expect("it is small")];
         let mut changed = |what: &str| {
-            let now = sign(dir.path()).expect("it is small");
+            let now = sign(dir.path(), ENTRIES).expect("it is small");
             assert!(!signs.contains(&now), "{what} does not show");
             signs.push(now);
         };
@@ -117,11 +117,21 @@ mod tests {
         changed("another name");
         fs::create_dir(at("f")).unwrap();
         changed("a new folder");
-        let before = sign(dir.path());
+        let before = sign(dir.path(), ENTRIES);
         fs::read(at("a/b/c")).unwrap();
         fs::write(at(".git/objects/x"), "").unwrap();
-        assert_eq!(sign(dir.path()), before, "git's own files are not the work");
-        assert!(sign(&at("nowhere")).is_some());
+        assert_eq!(sign(dir.path(), ENTRIES), before, "git's own files are not the work");
+        assert!(sign(&at("nowhere"), ENTRIES).is_some());
+    }
+
+    #[test]
+    fn a_workspace_of_too_many_files_is_not_examined() {
+        let dir = tempfile::tempdir().expect("a folder");
+        for name in ["a", "b", "c"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert!(sign(dir.path(), 3).is_some() && sign(dir.path(), 2).is_none());
+        assert_eq!(ENTRIES, 100_000, "as the guide says");
     }
 
     #[tokio::test]

@@ -91,6 +91,21 @@ fn a_known_cli_works_out_of_the_box() {
 }
 
 #[test]
+fn a_program_that_prints_text_is_limited_by_its_own_sentences() {
+    for (keys, sentence) in [
+        ("dialect = \"aider\"", "litellm.RateLimitError: slow down, try again in 2h"),
+        ("dialect = \"goose\"", "Rate limit exceeded: try again in 2h"),
+        ("limit_rules = [\"rate: too many requests\"]", "too many requests, try again in 2h"),
+    ] {
+        let env = Env::new();
+        env.script("bot", &format!("echo '{sentence}'; exit 1"));
+        env.write("everloop.toml", &format!("[agent.bot]\ncommand = [\"./bot\"]\n{keys}\n"));
+        let _run = env.spawn(&["run", "x", "--check", "false", "--agent", "bot", "--min-gap", "0", "--in-place"]);
+        env.wait_for_words(&["why"], &["[guard.limit]", "try again in 2h"]);
+    }
+}
+
+#[test]
 fn init_picks_what_is_installed() {
     let env = with_claude();
     env.write("Makefile", "test:\n\ttrue\n");

@@ -20,11 +20,12 @@ use statements::statements;
 /// The pages, or a section of one, and their lists.
 const PAGES: &[(&str, &str)] = &[
     ("README.md", "readme.txt"),
-    ("docs/guard.md#A vendor's limit", "guard-limits.txt"),
-    ("docs/guard.md#Pace", "guard-pace.txt"),
-    ("docs/loops-and-checks.md#Protected files", "protected-files.txt"),
-    ("docs/loops-and-checks.md#What decides a check", "judge-files.txt"),
-    ("docs/loops-and-checks.md#Evidence", "evidence.txt"),
+    ("docs/README.md", "docs.txt"),
+    ("docs/agents-and-accounts.md", "agents-and-accounts.txt"),
+    ("docs/board-and-messages.md", "board-and-messages.txt"),
+    ("docs/getting-started.md", "getting-started.txt"),
+    ("docs/guard.md", "guard.txt"),
+    ("docs/loops-and-checks.md", "loops-and-checks.txt"),
     ("docs/recovery.md", "recovery.txt"),
     ("docs/security.md", "security.txt"),
     ("ARCHITECTURE.md", "architecture.txt"),

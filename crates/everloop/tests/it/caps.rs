@@ -93,6 +93,11 @@ fn a_stream_is_stopped_at_the_first_report_over_its_dollars_by_the_list_of_price
         assert!(said.contains("dollars are used up") && said.contains("~$0.1"), "{words}: {said}");
         let total = total(&env);
         assert_eq!((&total["microusd"], &total["estimated"]), (&microusd.into(), &true.into()), "{words}: {total}");
+        let logs = env.run(&["logs", "--json", "-n", "100"]).ok().stdout;
+        let records = logs.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record"));
+        let exit = records.map(|record| record["event"].clone()).find(|event| event["event"] == "turn_exited");
+        let rates = exit.expect("the turn ended")["exit"]["report"]["rates"].clone();
+        assert!(rates["as_of"] == "2026-11" && rates.to_string().contains("input"), "{words}: {rates}");
     }
 }
 

@@ -5,6 +5,7 @@ use crate::env::Env;
 #[test]
 fn long_the_demo_shows_what_it_promises_and_ends_well() {
     let env = Env::new();
+    let other = kept_without_network();
     let out = env.run(&["demo", "--svg", "demo.svg"]).ok();
     for seen in ["nothing was changed, so nothing counts", "refused", "killed with SIGKILL", "still at work", "sleeps"]
     {
@@ -21,4 +22,19 @@ fn long_the_demo_shows_what_it_promises_and_ends_well() {
     };
     let picture = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/demo.svg")).unwrap();
     assert_eq!(comments(&env.read("demo.svg")), comments(&picture));
+    other.join().expect("it ends well, too");
+}
+
+/// The demo on a machine without a network, kept in a folder.
+fn kept_without_network() -> std::thread::JoinHandle<()> {
+    std::thread::spawn(|| {
+        let env = Env::new();
+        let mut command = env.program("unshare");
+        command.args(["-rn", env!("CARGO_BIN_EXE_everloop"), "demo", "--keep", "kept"]);
+        let ended = command.output().expect("`unshare` of util-linux is there");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        for folder in ["kept/project/.git", "kept/state"] {
+            assert!(env.project().join(folder).is_dir(), "{folder}");
+        }
+    })
 }

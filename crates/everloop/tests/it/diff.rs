@@ -74,6 +74,19 @@ fn while_a_turn_runs_only_kept_work_is_shown() {
 }
 
 #[test]
+fn commits_of_the_person_that_were_merged_in_between_are_part_of_it() {
+    let (env, mut words) = project("if test -f one; then touch done; else touch one; fi");
+    words.extend(["--check", "test -f one"].map(str::to_owned));
+    run(&env, &words, 3);
+    env.write("mine", "x\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-q", "-m", "mine"]);
+    run(&env, &words, 0);
+    let data = env.run(&["diff", "--json"]).ok().json();
+    assert_eq!(paths(&data), ["done", "mine", "one"], "{data}");
+}
+
+#[test]
 fn a_loop_without_change_says_so() {
     let (env, words) = project("true");
     run(&env, &words, 3);

@@ -59,19 +59,75 @@ fn a_wild_script_starts_no_more_clis_than_the_cap() {
     let calls = env.project().join("../calls");
     std::fs::create_dir(&calls).expect("the folder is new");
     let calls = calls.canonicalize().expect("it was made").display().to_string();
-    env.script("../bin/claude", &format!("echo x >> {calls}/all"));
+    let whole = env.script("../bin/claude", &format!("echo x >> {calls}/all"));
     let path = format!("{}:{}", env.project().join("../bin").display(), std::env::var("PATH").unwrap_or_default());
     let env = env.var("PATH", &path);
-    let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do claude -p hello || exit 0; done";
-    let agent = env.script("../wild", script);
+    let script =
+        format!("{whole}\nfor i in 1 2 3 4 5 6 7 8 9; do claude -p hello || {{ echo $? > code; exit 0; }}; done");
+    let agent = env.script("../wild", &script);
     env.write("everloop.toml", "[defaults.guard]\nper_hour = 5\n");
     let run = ["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1"];
     env.run(&[&run[..], &["--writable", &calls]].concat());
     let made = std::fs::read_to_string(format!("{calls}/all")).unwrap_or_default().lines().count();
-    assert_eq!(made, 4, "five starts in an hour: the turn and four CLIs");
+    assert_eq!(made, 5, "five starts in an hour: the turn and four CLIs; and the one by its whole path");
+    assert_eq!(env.read("code"), "75\n", "an hour is too long to wait for");
     let log = env.run(&["logs", "-n", "100"]).ok().stdout;
     assert_eq!(log.matches("claude was started by turn").count(), 4, "{log}");
     env.run(&["replay"]).ok();
+}
+
+/// A loop without caps: starts within a minute beyond the usual cap wait until it is over.
+#[test]
+fn without_caps_a_wild_script_has_twenty_starts_a_minute_and_waits_for_more() {
+    let env = Env::new().fast(10);
+    env.script("../bin/claude", "true");
+    let path = format!("{}:{}", env.project().join("../bin").display(), std::env::var("PATH").unwrap_or_default());
+    let env = env.var("PATH", &path);
+    let agent = env.script("../wild", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do claude & claude & done; wait");
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0"]).exits(3);
+    let log = env.run(&["logs", "-n", "1000", "--json"]).ok().stdout;
+    let records = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("a record"));
+    let starts =
+        records.filter(|r| ["turn_started", "cli_started"].contains(&r["event"]["event"].as_str().unwrap_or("")));
+    let at: Vec<i64> = starts.filter_map(|record| record["at"].as_i64()).collect();
+    assert_eq!(at.len(), 1 + 24, "none was refused: {log}");
+    assert!(at.windows(21).all(|span| span[20] - span[0] >= 60_000), "{at:?}");
+}
+
+#[test]
+fn a_hold_lets_the_running_turn_end_and_ends_by_itself() {
+    let env = Env::new().fast(10);
+    let agent =
+        "touch begun; until test -f go; do sleep 0.05; done; if test -f one; then touch done; else touch one; fi";
+    let run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
+    env.wait_for("the agent works", || env.project().join("begun").exists());
+    env.run(&["guard", "hold", "loop:x", "--reason", "not yet", "--for", "150s"]).ok();
+    env.write("go", "");
+    env.wait_for_words(&["why"], &["[guard.freeze]", "not yet"]);
+    assert!(env.project().join("one").exists(), "the turn came to its own end");
+    assert_eq!(env.the_loop()["started"], 1);
+    run.wait().ok();
+    env.run(&["guard", "status"]).ok();
+}
+
+#[test]
+fn every_scope_is_held_and_released_by_its_name() {
+    let env = Env::new();
+    env.run(&["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
+    let scopes = |code| env.run(&["guard", "status", "--json"]).exits(code).json()["scopes"].clone();
+    let named = |code, is: &dyn Fn(&serde_json::Value) -> bool| -> Vec<String> {
+        let scopes = scopes(code).as_array().cloned().unwrap_or_default();
+        scopes.iter().filter(|scope| is(scope)).filter_map(|s| s["scope"].as_str().map(str::to_owned)).collect()
+    };
+    let all = named(0, &|_| true);
+    let kinds: Vec<&str> = all.iter().filter_map(|scope| scope.split(':').next()).collect();
+    assert_eq!(kinds, ["all", "node", "account", "loop"], "{all:?}");
+    for scope in all {
+        env.run(&["guard", "hold", &scope, "--reason", "x"]).ok();
+        assert_eq!(named(5, &|found| found["freeze"].is_object()), [scope.clone()]);
+        env.run(&["guard", "release", &scope, "--reason", "y"]).ok();
+    }
+    env.run(&["guard", "status"]).ok();
 }
 
 /// Every file of the state folder with its content.

@@ -171,6 +171,38 @@ fn bad_lines_are_answered_and_end_nothing() {
     client.end();
 }
 
+/// The tool behind a CLI's requests for permission, called by the agent of a turn.
+#[test]
+fn a_request_that_is_not_answered_is_refused_and_the_next_ones_do_not_wait() {
+    let (env, id) = with_loop();
+    let env = env.var("EVERLOOP_TURN", &format!("{id}-1.1"));
+    let by_person = |words: &[&str]| {
+        let out = env.command(words).env_remove("EVERLOOP_TURN").output().expect("the binary was built for this test");
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    };
+    let mut client = Client::new(&env, &["--permission-within=300ms"]);
+    let mut ask = |command: &str| {
+        let call = json!({ "tool_name": "Bash", "input": { "command": command } });
+        client.ok("permission", &call)
+    };
+    let late = ask("make");
+    assert_eq!(
+        (&late["behavior"], &late["message"]),
+        (&json!("deny"), &json!("no person answered in time; go on without it"))
+    );
+    let next = ask("make install");
+    assert!(next["message"].as_str().is_some_and(|text| text.starts_with("no person answers requests")), "{next}");
+    let open = by_person(&["ticket", "list"]);
+    assert!(open.contains("make") && !open.contains("make install"), "a ticket for the next time: {open}");
+    by_person(&["ticket", "answer", "permission", "always"]);
+    assert_eq!(ask("make")["behavior"], "allow");
+    let waited = ask("rm x");
+    assert!(
+        waited["message"].as_str().is_some_and(|text| text.contains("in time")),
+        "it is waited for again: {waited}"
+    );
+}
+
 /// How many tools there are.
 const TOOLS: usize = 11;
 

@@ -1,6 +1,7 @@
 //! `everloop pane` with a real tmux: commands and their output, also when something goes wrong.
 
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::env::Env;
@@ -62,6 +63,42 @@ fn a_pane_is_started_read_typed_into_and_killed() {
     env.run(&["pane", "kill", "one"]).ok();
     assert!(!env.project().join("x").exists());
     assert!(env.run(&["pane", "list"]).ok().stdout.contains("no panes"));
+}
+
+/// A person's terminal with a pane in it; it is closed when this is dropped.
+struct Terminal(Child);
+
+impl Terminal {
+    fn attach(world: &World, name: &str) -> Self {
+        let line = format!("{} pane attach {name}", env!("CARGO_BIN_EXE_everloop"));
+        let mut command = world.env.program("script");
+        command.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").stdin(Stdio::piped()).stdout(Stdio::null());
+        let terminal = Self(command.spawn().expect("script(1) gives a program a terminal"));
+        let socket = world.env.state().join("panes/tmux.sock");
+        let clients = || Command::new("tmux").arg("-S").arg(&socket).arg("list-clients").output();
+        world.env.wait_for("it is attached", || clients().is_ok_and(|listed| !listed.stdout.is_empty()));
+        terminal
+    }
+
+    fn type_keys(&mut self, keys: &str) {
+        self.0.stdin.as_mut().expect("it is piped").write_all(keys.as_bytes()).expect("it reads");
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn a_person_types_by_hand_into_an_attached_pane() {
+    let world = World::new();
+    world.env.run(&["pane", "start", "one", "--", "cat"]).ok();
+    let mut terminal = Terminal::attach(&world, "one");
+    terminal.type_keys("by hand\r");
+    world.shows("one", "by hand\nby hand");
 }
 
 #[test]
@@ -477,6 +514,11 @@ fn a_cli_that_goes_on_by_itself_is_a_start_or_is_interrupted() {
     );
     env.wait_for_words(&["ticket", "list"], &["the program in pane `helper` went on by itself"]);
     assert!(log().matches("was started by itself").count() <= started + 1, "one may have begun before the hold");
+    let (started, keys) = (log().matches("was started by itself").count(), env.read("../keys"));
+    let person = Terminal::attach(&world, "helper");
+    goes_on("it is counted", &|| log().matches("was started by itself").count() > started);
+    assert_eq!(env.read("../keys"), keys, "a person at the pane is not interrupted");
+    drop(person);
     drop(supervisor);
     env.run(&["replay"]).ok();
 }

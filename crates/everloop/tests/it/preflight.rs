@@ -106,6 +106,27 @@ fn a_check_that_passes_in_the_folder_only_names_what_is_missing() {
     assert!(said.contains("--setup 'npm ci'"), "{said}");
 }
 
+/// Such a check reads the person's folder, and runs there only where writing can be prevented.
+#[test]
+fn checks_that_are_compared_with_the_folder_write_nothing_in_it() {
+    for (isolation, looked) in [("auto", true), ("none", false)] {
+        let env = Env::new().git();
+        env.write(".gitignore", "node_modules/\n");
+        env.write("node_modules/tool", "x");
+        env.git_run(&["add", ".gitignore"]);
+        env.git_run(&["commit", "-q", "-m", "ignore"]);
+        env.write("../seen/log", "");
+        let seen = env.project().join("../seen").canonicalize().expect("it was just made").display().to_string();
+        let check = format!("pwd >> {seen}/log; touch node_modules/left; test -f node_modules/tool");
+        let run = ["run", "x", "--check", &check, "--agent-cmd", "true", "--min-gap", "0", "-n", "1"];
+        env.run(&[&run[..], &["--isolation", isolation, "--writable", &seen]].concat()).exits(3);
+        let folder = env.project().canonicalize().expect("it is there").display().to_string();
+        let log = env.read("../seen/log");
+        assert_eq!(log.lines().any(|line| line == folder), looked, "{isolation}: {log}");
+        assert!(!env.project().join("node_modules/left").exists(), "{isolation}");
+    }
+}
+
 #[test]
 fn a_run_that_joins_brings_its_environment() {
     let env = Env::new();

@@ -40,6 +40,9 @@ fn the_next_prompt_has_the_goal_the_failing_check_and_what_it_printed() {
     env.run(&["run", "reach the moon", "--check", check, "--agent-cmd", "true", "-n", "1", "--min-gap", "0"]).exits(3);
     let text = env.run(&["prompt"]).ok().stdout;
     assert!(text.contains("reach the moon") && text.contains("the moon is missing"), "{text}");
+    for part in ["# Checks: 0 of 1 pass", "# What was tried (newest first)\n\n- ", "# Rules\n"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let data = env.run(&["prompt", "--json"]).ok().json();
     assert_eq!(data["prompt"].as_str().map(str::trim_end), Some(text.trim_end()), "text and JSON agree");
     assert_eq!(data["loop"], env.the_loop()["id"]);

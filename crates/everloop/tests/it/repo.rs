@@ -216,18 +216,20 @@ fn long_fifty_thousand_files() {
 
 #[test]
 fn a_commit_says_what_was_done_and_whose_it_is() {
-    let env = Env::new().git();
-    env.git_run(&["config", "user.name", "Ann"]);
-    env.git_run(&["config", "user.email", "ann@example.com"]);
-    env.script("agent", "cat > /dev/null; touch done; echo; echo 'Summary: add what was missing.'");
-    let file = "[loop.a]\ngoal = \"make it work\"\nchecks = [\"test -f done\"]\nagent_cmd = \"./agent\"\n";
-    env.write("everloop.toml", &format!("{file}commit_author = \"person\"\n[loop.a.guard]\nmin_gap = \"0\"\n"));
-    env.git_run(&["add", "-A"]);
-    env.git_run(&["commit", "-q", "-m", "setup"]);
-    env.run(&["run"]).ok();
-    let commit = env.git_run(&["log", "-1", "--format=%an%n%s%n%b", "main"]);
-    assert!(commit.starts_with("Ann\nadd what was missing\n"), "{commit}");
-    assert!(commit.contains("Goal: make it work") && commit.contains("Co-authored-by: everloop"), "{commit}");
+    for (author, name) in [("person", "Ann"), ("Bo <bo@example.com>", "Bo")] {
+        let env = Env::new().git();
+        env.git_run(&["config", "user.name", "Ann"]);
+        env.git_run(&["config", "user.email", "ann@example.com"]);
+        env.script("agent", "cat > /dev/null; touch done; echo; echo 'Summary: add what was missing.'");
+        let file = "[loop.a]\ngoal = \"make it work\"\nchecks = [\"test -f done\"]\nagent_cmd = \"./agent\"\n";
+        env.write("everloop.toml", &format!("{file}commit_author = \"{author}\"\n[loop.a.guard]\nmin_gap = \"0\"\n"));
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-q", "-m", "setup"]);
+        env.run(&["run"]).ok();
+        let commit = env.git_run(&["log", "-1", "--format=%an%n%s%n%b", "main"]);
+        assert!(commit.starts_with(&format!("{name}\nadd what was missing\n")), "{commit}");
+        assert!(commit.contains("Goal: make it work") && commit.contains("Co-authored-by: everloop"), "{commit}");
+    }
     let env = Env::new().git();
     let words = ["run", "y", "--check", "exists :: test -f done", "--agent-cmd", "touch done", "--min-gap", "0"];
     env.run(&words).ok();

@@ -122,6 +122,27 @@ fn only_a_named_folder_of_the_checks_is_kept_between_their_runs() {
     assert!(!log.is_empty() && log.lines().all(|line| line == "cache"), "{log}");
 }
 
+/// What git ignores is there for the next turn; the setup runs once for turns, and for the checks
+/// before each run, or once where a folder of theirs is kept.
+#[test]
+fn caches_of_turns_stay_and_setup_runs_where_it_is_needed() {
+    for cache in [&[][..], &["--check-cache", "cache"]] {
+        let env = Env::new().git();
+        env.write(".gitignore", "cache/\n");
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-q", "-m", "ignore"]);
+        env.write("../seen/log", "");
+        let seen = env.project().join("../seen").canonicalize().expect("it was just made").display().to_string();
+        let setup = format!("basename $PWD >> {seen}/log");
+        let agent = "if test -e cache/n; then touch done; else mkdir cache; touch cache/n; fi";
+        let run = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0", "-n", "2"];
+        env.run(&[&run[..], &["--setup", &setup, "--writable", &seen], cache].concat()).ok();
+        let log = env.read("../seen/log");
+        let of = |side: &str| log.lines().filter(|line| *line == side).count();
+        assert_eq!((of("turn"), of("verify") == 1), (1, !cache.is_empty()), "{cache:?}: {log}");
+    }
+}
+
 #[test]
 fn work_that_breaks_another_check_is_set_aside() {
     let env = Env::new().git();
@@ -197,7 +218,9 @@ fn the_environment_is_cleared_and_named_secrets_are_redacted() {
     let out = env.run(&words(&args)).ok();
     let seen = env.read("seen");
     assert!(seen.contains("MY_TOKEN=s3cr3t") && !seen.contains("OUTER_SECRET"), "{seen}");
-    assert!(seen.contains("EVERLOOP_TASK=") && seen.contains("EVERLOOP_TURN="));
+    for name in ["LOOP", "TASK", "TURN", "PROMPT_FILE"] {
+        assert!(seen.contains(&format!("EVERLOOP_{name}=")), "{name}: {seen}");
+    }
     let turn = env.the_loop()["tries"][0]["turn"].as_str().unwrap().to_owned();
     let shown = env.run(&["logs", "--turn", &turn]).ok().stdout;
     assert!(shown.contains("the token is [redacted:MY_TOKEN]"), "{shown}");
@@ -302,6 +325,18 @@ fn a_check_that_passes_by_luck_does_not_end_the_loop() {
     assert_eq!(state["board"][0]["verdict"]["is"], "flaky", "{state}");
     let honest = ["run", "y", "--check", "test -f made", "--agent-cmd", "touch made", "-n", "1"];
     env.run(&honest).ok();
+}
+
+#[test]
+fn no_wait_ends_with_4_when_a_person_pauses_the_loop() {
+    let env = Env::new();
+    let agent = "touch begun; until test -f go; do sleep 0.05; done";
+    let words = ["run", "x", "--check", "false", "--agent-cmd", agent, "--min-gap", "0", "--no-wait"];
+    let run = env.spawn(&words);
+    env.wait_for("the agent works", || env.project().join("begun").exists());
+    env.run(&["pause", "--reason", "lunch"]).ok();
+    env.write("go", "");
+    run.wait().exits(4);
 }
 
 #[test]

@@ -13,6 +13,8 @@ fn loops_tasks_and_turns_are_shown_in_full() {
     let id = env.the_loop()["id"].as_str().unwrap().to_owned();
     let shown = env.run(&["show", &id]).ok().stdout;
     assert!(shown.contains("the goal") && shown.contains("not yet") && shown.contains("refs/everloop/"), "{shown}");
+    assert_eq!(env.run(&["show", &id[..2]]).ok().stdout, shown, "an id can be shortened");
+    assert_eq!(env.run(&["show"]).ok().stdout, shown, "without one the loop of this folder is meant");
     let task = env.run(&["show", &format!("{id}-1")]).ok().stdout;
     assert!(task.contains("make these checks pass") && task.contains("done"), "{task}");
     let turn = format!("{id}-1.1");

@@ -57,6 +57,10 @@ fn the_third_failure_sets_a_task_aside_with_a_ticket() {
     }
     let tickets = env.run(&["status", "--json"]).ok().json()["tickets"].clone();
     assert_eq!(tickets[0]["key"], format!("task.dead:{task}"));
+    let other = add(&env, &["other"]);
+    let dead = env.run(&["task", "list", "--dead"]).ok().stdout;
+    assert!(dead.contains(&task) && !dead.contains(&other), "{dead}");
+    assert!(env.run(&["task", "inspect", &task]).ok().stdout.contains("no network"));
     env.run(&["task", "retry", &task]).ok();
     assert_eq!(state(&env, &task)["failures"], 0);
     let tickets = env.run(&["status", "--json"]).ok().json()["tickets"].clone();
@@ -92,6 +96,9 @@ fn dependencies_hold_a_task_back_and_unknown_ones_are_refused() {
     assert!(refused.stderr.contains("`nobody`, which is not there"), "{}", refused.stderr);
     let listed = env.run(&["task", "list"]).ok().stdout;
     assert!(listed.contains("second") && !listed.contains("first"), "{listed}");
+    let later = add(&env, &["later", "--in", "2h"]);
+    env.run(&["task", "next"]).exits(3);
+    env.run(&["task", "claim", &later]).exits(1);
 }
 
 #[test]

@@ -26,6 +26,11 @@ fn the_file_shows_the_ledger_and_changes_only_with_it() {
     assert_eq!(changed.len(), 3, "its holder, its fence and its status: {changed:?}");
     assert_eq!(env.run(&["task", "board", "write", "--json"]).ok().json()["written"], false);
     assert_eq!(env.run(&["task", "board", "export"]).ok().stdout, after);
+    env.write("tasks/board.json", &after.replace("first", "another"));
+    let titles = env.run(&["task", "list"]).ok().stdout;
+    assert!(titles.contains("first") && !titles.contains("another"), "it is a view: {titles}");
+    env.run(&["task", "board", "write"]).ok();
+    assert_eq!(env.read("tasks/board.json"), after);
 }
 
 #[test]

@@ -216,7 +216,8 @@ fn loops_of_lost_terminals_stay_stopped_until_a_person_wants_them() {
     env.wait_for_words(&["why", &alpha], &["at least 1h", "[guard.gap]"]);
     env.wait_for_words(&["why", &beta], &["[unattended]"]);
     env.run(&["down"]).ok();
-    let up = env.spawn(&["up", "--listen", "off"]);
+    // From another folder.
+    let up = env.spawn(&["-C", "../home", "up", "--listen", "off"]);
     env.wait_for("it supervises", || env.run(&["status", "--json"]).stdout.contains("\"up\""));
     env.run(&["down"]).ok();
     let said = up.wait().exits(143).stderr;

@@ -34,6 +34,24 @@ fn an_agent_that_repeats_its_prompt_waits_for_nothing() {
 }
 
 #[test]
+fn a_marker_in_the_output_of_a_tool_has_no_effect() {
+    let env = Env::new();
+    let stream = [
+        r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#,
+        r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}"#,
+        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"<BACKOFF 10m>"}]}}"#,
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#,
+    ];
+    env.write("stream.jsonl", &format!("{}\n", stream.join("\n")));
+    env.script("speaker", "cat stream.jsonl; echo '<BACKOFF 10m>' >&2");
+    env.write("everloop.toml", "[agent.speaker]\ncommand = [\"./speaker\"]\ndialect = \"claude\"\nfree = true\n");
+    env.run(&["run", "x", "--check", "false", "--agent", "speaker", "-n", "2", "--yes"]).exits(3);
+    let logs = env.run(&["logs", "-v", "-n", "100"]).ok().stdout;
+    assert!(!logs.contains("requested a delay"), "{logs}");
+    assert_eq!(env.the_loop()["tally"]["no_op"], 2, "its stream was understood: {logs}");
+}
+
+#[test]
 fn a_delay_that_the_agent_requested_ends_by_a_wake_or_a_resume() {
     let env = Env::new();
     let agent = "echo; echo '<BACKOFF 1h>'";

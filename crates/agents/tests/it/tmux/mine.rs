@@ -63,6 +63,20 @@ fn only_an_adopted_pane_of_a_person_is_typed_into() {
 }
 
 #[test]
+fn an_adopted_pane_is_of_the_kind_of_its_program_unless_it_is_named() {
+    let world = World::new();
+    let program = world.path("claude");
+    std::fs::write(&program, "#!/bin/sh\nread line\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    world.persons_tmux(&["new-session", "-d", "-s", "mine", &format!("exec '{}'", program.display())]);
+    let adopt = |name: &str, kind| world.server.adopt(name.parse().unwrap(), kind, &wanted(&world, "mine:0.0"));
+    let front = || world.persons_tmux(&["display-message", "-p", "-t", "mine:0.0", "#{pane_current_command}"]);
+    wait_for("its program has the terminal", || front().trim() == "claude");
+    assert_eq!(adopt("guessed", None).unwrap().kind, PaneProgram::Claude);
+    assert_eq!(adopt("named", Some(PaneProgram::Plain)).unwrap().kind, PaneProgram::Plain);
+}
+
+#[test]
 fn a_lent_pane_whose_program_changed_is_left_alone() {
     let world = World::new();
     let (id, got) = persons_pane(&world);

@@ -51,9 +51,10 @@ fn functions(code: &str) -> Vec<&str> {
     found
 }
 
-/// The arguments of `trials!(…)`.
+/// The arguments of `trials!(…)` or `trials![…]`.
 fn listed(code: &str) -> impl Iterator<Item = &str> {
-    let arguments = code.split("trials!(").skip(1).filter_map(|rest| rest.split_once(')'));
+    let calls = code.split("trials!").skip(1).filter_map(|rest| rest.strip_prefix(['(', '[']));
+    let arguments = calls.filter_map(|rest| rest.split_once([')', ']']));
     arguments.flat_map(|(names, _)| names.split(',').map(str::trim).filter(|name| !name.is_empty()))
 }
 
@@ -63,8 +64,7 @@ fn tests_are_known_by_file_and_folder() {
         // #[test]\nfn three() {}\n";
     let names = known(&[Source::new("crates/everloop/tests/attack/reach.rs", text)]);
     assert_eq!(Vec::from_iter(names), ["attack::one", "attack::two", "reach::one", "reach::two"]);
-    let text =
-        "trials!(\n    four,\n    five\n);\nconst CASES: &[Case] = &[\n    (\"part::six\", || wait(seven())),\n];\n";
+    let text = "trials!(\n    four,\n);\ntrials![\n    five\n];\nconst CASES: &[Case] = &[\n    (\"part::six\", || wait(seven())),\n];\n";
     let names = known(&[Source::new("crates/agents/tests/processes/job.rs", text)]);
     assert_eq!(
         Vec::from_iter(names).join(" "),
