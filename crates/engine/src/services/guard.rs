@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use everloop_core::event::Event;
 use everloop_core::guard::permit::caps;
-use everloop_core::guard::{Freeze, Guards, Scope};
+use everloop_core::guard::{Freeze, GuardState, Guards, Scope};
 use everloop_core::reason::Reason;
 use everloop_core::spec::StartCaps;
 use everloop_core::state::LoopState;
@@ -65,14 +65,17 @@ pub fn hold(context: &ServiceContext, request: HoldRequest) -> Result<(Scope, Fr
     Ok((scope, freeze))
 }
 
-/// Ends freezes and resets the reflexes; returns the scopes.
+/// Ends freezes and delays that an agent requested, and resets the reflexes; returns the scopes.
 pub fn release(context: &ServiceContext, request: ReleaseRequest) -> Result<Vec<Scope>, Failure> {
     context.for_a_person("release the guard")?;
     let reason = reason_given(&request.reason, "everloop guard release --reason \"the key was renewed\"")?;
     let home = context.home()?;
     let mut ledger = context.writer(&home)?;
+    let now = context.now();
+    let delayed = |guard: &GuardState| guard.backing.as_ref().is_some_and(|delay| delay.requested && delay.until > now);
+    let guards = ledger.guards()?.into_iter();
     let frozen: Vec<Scope> =
-        ledger.guards()?.into_iter().filter(|(_, v)| v.state.freeze.is_some()).map(|(scope, _)| scope).collect();
+        guards.filter(|(_, v)| v.state.freeze.is_some() || delayed(&v.state)).map(|(scope, _)| scope).collect();
     let wanted = match request.scope {
         None if frozen.is_empty() => return Err(nothing_frozen()),
         None => frozen,
@@ -86,7 +89,7 @@ pub fn release(context: &ServiceContext, request: ReleaseRequest) -> Result<Vec<
     };
     let by = person();
     for scope in &wanted {
-        hold::Release { by: &by, reason, now: context.now() }.write(&mut ledger, scope, &[])?;
+        hold::Release { by: &by, reason, now }.write(&mut ledger, scope, &[])?;
     }
     home.wake();
     Ok(wanted)

@@ -52,15 +52,16 @@ fn a_marker_in_the_output_of_a_tool_has_no_effect() {
 }
 
 #[test]
-fn a_delay_that_the_agent_requested_ends_by_a_wake_or_a_resume() {
+fn a_delay_that_the_agent_requested_ends_by_a_persons_word() {
     let env = Env::new();
     let agent = "echo; echo '<BACKOFF 1h>'";
     let _run = env.spawn(&["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"]);
-    for (turns, verb) in [(1, "wake"), (2, "resume")] {
+    let release = ["guard", "release", "loop:x", "--reason", "no need"];
+    for (turns, verb) in [(1, &["wake"][..]), (2, &["resume"]), (3, &release)] {
         env.wait_for("it waits", || {
             env.run(&["why"]).stdout.contains("requested a delay of 1h") && env.the_loop()["turns"] == turns
         });
-        env.run(&[verb]).ok();
+        env.run(verb).ok();
         env.wait_for("the next turn", || env.the_loop()["turns"] == turns + 1);
     }
     let logs = env.run(&["logs"]).ok().stdout;
