@@ -105,6 +105,8 @@ pub struct Invocation {
     pub env: Vec<(String, String)>,
     /// The file on its standard input; `None` means empty.
     pub stdin: Option<PathBuf>,
+    /// Files that it reads, to be written before it starts.
+    pub files: Vec<(PathBuf, &'static str)>,
 }
 
 impl Invocation {

@@ -16,8 +16,8 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
     let by_argument = argv.iter().any(|a| a.contains("{prompt}") || a.contains("{prompt_file}"));
     Invocation {
         argv: argv.iter().map(|a| a.replace("{prompt_file}", &file).replace("{prompt}", order.prompt)).collect(),
-        env: Vec::new(),
         stdin: (!by_argument).then(|| order.prompt_file.to_owned()),
+        ..Invocation::default()
     }
 }
 

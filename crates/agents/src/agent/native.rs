@@ -93,8 +93,8 @@ pub fn pane_of(agent: &AgentSpec) -> Option<&str> {
 fn ours(order: &Order<'_>, part: &str) -> Invocation {
     let mut call = Invocation {
         argv: vec![order.ours.display().to_string(), part.to_owned()],
-        env: Vec::new(),
         stdin: Some(order.prompt_file.to_owned()),
+        ..Invocation::default()
     };
     call.args(["--state", &order.state_dir.display().to_string()]);
     if let Some(model) = &order.agent.model {

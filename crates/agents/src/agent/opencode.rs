@@ -1,11 +1,11 @@
 //! opencode, `opencode run --format json`. Measured with 1.18.33.
 
 use everloop_core::spec::{AgentKind, AgentSpec, Permission};
-use everloop_core::stream::{AgentEvent, Usage};
+use everloop_core::stream::{AgentEvent, LimitClass, Usage};
 use everloop_core::time::Time;
 use serde_json::{Map, Value, json};
 
-use super::limits::{VendorRecord, VendorRefusal};
+use super::limits::{self, VendorRecord, VendorRefusal};
 use super::reader::{EventSink, Parse, ProcessEnd, object};
 use super::record::{self, Fields};
 use super::{Invocation, Order, reset};
@@ -18,6 +18,20 @@ const KNOWN: &[&str] =
 /// prompt without an answer ends the turn.
 const EDITING: &[&str] =
     &["read", "edit", "glob", "grep", "list", "lsp", "todoread", "todowrite", "task", "skill", "doom_loop"];
+
+/// The plugin that reports how long opencode waits for its vendor; nothing else does.
+const PLUGIN: &str = include_str!("opencode/status.js");
+
+/// Name of the plugin's file, beside the prompt.
+const PLUGIN_FILE: &str = "opencode-status.js";
+
+/// opencode fetches packages before it loads any plugin. A registry that cannot be reached would
+/// delay a turn by more than a minute; the plugin removes these variables.
+const NPM: &[(&str, &str)] = &[("npm_config_fetch_retries", "0"), ("npm_config_fetch_timeout", "5000")];
+
+/// opencode's own waits double from 2 s on, with a quarter at random, five times: the longest has
+/// 40 s. A longer one was requested by the vendor.
+const OWN_WAIT_MS: u64 = 40_000;
 
 /// A session that was compacted this often without text or a tool call in between never fits. The
 /// CLI itself would go on for ever.
@@ -34,7 +48,16 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         call.option("--session", id);
     }
     call.extra(order);
-    call.set("OPENCODE_CONFIG_CONTENT", settings(order.agent).to_string());
+    let mut settings = settings(order.agent);
+    if !is_pure(order) {
+        let plugin = order.prompt_file.with_file_name(PLUGIN_FILE);
+        settings["plugin"] = json!([plugin]);
+        call.files.push((plugin, PLUGIN));
+        for (name, value) in NPM {
+            call.set(name, *value);
+        }
+    }
+    call.set("OPENCODE_CONFIG_CONTENT", settings.to_string());
     call.set("OPENCODE_DISABLE_AUTOUPDATE", "1");
     // Plugins and MCP servers of the project were perhaps written by a turn before.
     call.set("OPENCODE_DISABLE_PROJECT_CONFIG", "1");
@@ -43,6 +66,12 @@ pub(super) fn invocation(order: &Order<'_>) -> Invocation {
         call.set("OPENCODE_DISABLE_MODELS_FETCH", "1");
     }
     call
+}
+
+/// Whether the configuration lets opencode run without plugins.
+fn is_pure(order: &Order<'_>) -> bool {
+    let by_variable = order.env.iter().any(|(name, value)| name == "OPENCODE_PURE" && !value.is_empty());
+    by_variable || order.agent.argv.iter().any(|arg| arg == "--pure")
 }
 
 fn settings(agent: &AgentSpec) -> Value {
@@ -165,8 +194,25 @@ impl OpencodeParser {
                 self.finished = part.text("reason").map(record::name);
             }
             Some("error") => self.failed(record.at("error"), sink),
+            Some("session_status") => self.status(record, sink),
             _ => sink.unknown(),
         }
+    }
+
+    /// A record of [`PLUGIN`]: opencode waits for its vendor, or a wait is over.
+    fn status(&self, record: &Value, sink: &mut EventSink<'_>) {
+        let status = record.at("status");
+        if status.text("type") != Some("retry") {
+            // The model works again, although the next record may be minutes away.
+            if let Some(id) = self.session.clone() {
+                sink.say(AgentEvent::Session { id, model: None });
+            }
+            return;
+        }
+        let attempt = status.number("attempt").and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+        let delay = status.number("next").zip(record.number("timestamp")).map(|(at, now)| at.saturating_sub(now));
+        let message = status.text("message").unwrap_or_default();
+        sink.retrying(attempt, delay, wait_class(status, delay), message);
     }
 
     fn failed(&mut self, error: &Value, sink: &mut EventSink<'_>) {
@@ -261,6 +307,21 @@ fn usage(part: &Value) -> Usage {
         // It writes 0 when the price is unknown.
         microusd: record::microusd(part.at("cost")).filter(|m| *m > 0),
     }
+}
+
+/// The cause of a wait. The record has the vendor's message, but neither its status nor its codes.
+fn wait_class(status: &Value, delay_ms: Option<u64>) -> Option<LimitClass> {
+    let codes: Vec<&str> = status.at("action").text("reason").into_iter().collect();
+    let known = limits::class(&VendorRefusal {
+        agent: AgentKind::Opencode,
+        record: VendorRecord::Retry,
+        status: None,
+        codes: &codes,
+        text: status.text("message").unwrap_or_default(),
+        reset_at: None,
+    });
+    let by_vendor = delay_ms.is_some_and(|ms| ms > OWN_WAIT_MS).then_some(LimitClass::Rate);
+    known.filter(|class| class.holds_account()).or(by_vendor)
 }
 
 /// The record contains the vendor's response: status, headers and body.

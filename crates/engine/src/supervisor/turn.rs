@@ -192,7 +192,9 @@ impl ActionRun {
         let mut invocation = agent::invocation(&order);
         self.ready_pane(&agent, &mut invocation).await?;
         let mut spec = self.job_spec(&agent, &invocation).await?;
-        let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, vec![prompt_file.clone()])?;
+        let mut own_files = written(&invocation)?;
+        own_files.push(prompt_file.clone());
+        let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, own_files)?;
         spec.isolation = isolation;
         job::prepare(&dir, &spec).map_err(|e| full_text(&e))?;
         let mut env = account;
@@ -344,6 +346,15 @@ pub(super) async fn run_once(
         JobEnd::Gone => Err("it vanished".to_owned()),
         JobEnd::Overdue => Err("its shim did not respond and was killed".to_owned()),
     }
+}
+
+/// Writes the files that the CLI reads; returns where they are.
+fn written(invocation: &Invocation) -> Result<Vec<PathBuf>, String> {
+    let write = |(file, text): &(PathBuf, &str)| match write_private(file, text) {
+        Ok(()) => Ok(file.clone()),
+        Err(e) => Err(format!("cannot write `{}`: {e}", file.display())),
+    };
+    invocation.files.iter().map(write).collect()
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {

@@ -126,6 +126,11 @@ fn long_codex_that_announces_a_retry_is_waited_for() {
     offline(|| waits_without_the_program(CliProgram::Codex));
 }
 
+#[test]
+fn long_opencode_that_waits_for_its_vendor_is_waited_for() {
+    offline(|| waits_without_the_program(CliProgram::Opencode));
+}
+
 /// Found stuck by its activity, killed with all children, tried again.
 fn is_freed_from_a_hang(cli: CliProgram) {
     let guard =

@@ -277,6 +277,31 @@ pub const CATALOGUE: &[LimitRule] = &[
         class: LimitClass::Window,
         ends: Told,
     },
+    // What it reports while it waits has the vendor's sentence only, or its own about it.
+    LimitRule {
+        id: "opencode.waits-for-plan",
+        agents: &[Opencode],
+        records: &[Retry],
+        signs: &[Code("account_rate_limit"), Code("free_tier_limit")],
+        class: LimitClass::Window,
+        ends: Untold,
+    },
+    LimitRule {
+        id: "opencode.waits-for-overload",
+        agents: &[Opencode],
+        records: &[Retry],
+        signs: &[Says("overloaded"), Says("service unavailable")],
+        class: LimitClass::Overload,
+        ends: Untold,
+    },
+    LimitRule {
+        id: "opencode.waits-for-rate",
+        agents: &[Opencode],
+        records: &[Retry],
+        signs: &[Says("too many requests"), Says("rate limit"), Says("rate_limit")],
+        class: LimitClass::Rate,
+        ends: Untold,
+    },
     LimitRule {
         id: "opencode.auth",
         agents: &[Opencode],

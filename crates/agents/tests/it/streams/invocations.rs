@@ -158,6 +158,18 @@ fn opencode() {
     assert_eq!(settings["provider"]["vendor"]["options"]["apiKey"], "{env:OPENAI_API_KEY}");
     let full = call(&agent(AgentKind::Opencode, Permission::Full), None);
     assert!(value(&full, "OPENCODE_CONFIG_CONTENT").unwrap().contains(r#""permission":{"*":"allow"}"#));
+    let plugin = Path::new("/turn/opencode-status.js");
+    assert_eq!(settings["plugin"], serde_json::json!([plugin]));
+    let (file, text) = &full.files[0];
+    assert_eq!(file, plugin);
+    for name in ["npm_config_fetch_retries", "npm_config_fetch_timeout"] {
+        assert!(value(&full, name).is_some() && text.contains(&format!("delete process.env.{name}\n")), "{name}");
+    }
+    let mut pure = agent(AgentKind::Opencode, Permission::Full);
+    pure.argv.push("--pure".to_owned());
+    let pure = call(&pure, None);
+    assert!(pure.files.is_empty() && value(&pure, "npm_config_fetch_retries").is_none());
+    assert!(!value(&pure, "OPENCODE_CONFIG_CONTENT").unwrap().contains("plugin"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Refusals as vendors wrote them: every sample is recognised, with its class and its end.
 
+use everloop_core::phase::{Doing, Phases};
 use everloop_core::spec::AgentKind::{self, Claude, Codex, Gemini, Opencode};
+use everloop_core::stream::AgentEvent;
 use everloop_core::time::Time;
 use serde_json::{Value, json};
 
@@ -348,10 +350,11 @@ fn samples() -> Vec<Sample> {
 fn every_rule_has_a_sample() {
     let samples = samples();
     // A line on standard output cannot show these: an exit code alone, an error by name, a line on
-    // standard error, an error of a protocol.
+    // standard error, an error of a protocol. A wait has a class and is no limit yet.
     let elsewhere = ["opencode.auth", "gemini.network", "copilot.auth", "acp.auth"];
     for rule in everloop_agents::agent::limits::CATALOGUE {
-        let shown = samples.iter().any(|s| s.rule == rule.id) || elsewhere.contains(&rule.id);
+        let wait = rule.id.starts_with("opencode.waits-for-");
+        let shown = samples.iter().any(|s| s.rule == rule.id) || elsewhere.contains(&rule.id) || wait;
         assert!(shown, "`{}` has no sample", rule.id);
     }
 }
@@ -399,4 +402,33 @@ fn an_announced_retry_knows_its_time() {
         Requests, request id: req_123)\"}\n";
     assert_eq!(announced(Codex, record, log), ("rate".to_owned(), Some(599)));
     assert_eq!(announced(Codex, record, ""), ("rate".to_owned(), None), "without the log its length is unknown");
+    let wait = |message: &str, seconds: u64| {
+        let action = message.contains("usage limit").then(|| json!({"reason": "account_rate_limit"}));
+        let status = json!({"type": "retry", "attempt": 1, "message": message, "next": 1_000 + seconds * 1_000,
+            "action": action});
+        let record = json!({"type": "session_status", "timestamp": 1_000, "sessionID": "ses_1", "status": status});
+        announced(Opencode, &format!("{record}\n"), "")
+    };
+    assert_eq!(wait("Provider is overloaded", 600), ("overload".to_owned(), Some(600)));
+    assert_eq!(wait("Rate limit exceeded", 3), ("rate".to_owned(), Some(3)));
+    assert_eq!(wait("Weekly usage limit reached. It will reset in 2 days.", 172_800).0, "window");
+    assert_eq!(wait("slow down", 600), ("rate".to_owned(), Some(600)), "opencode itself never waits that long");
+}
+
+/// A request that opencode tries again by itself is no limit, and its session is known from the
+/// first wait on.
+#[test]
+fn a_wait_of_opencode_is_over_when_it_works_again() {
+    let record =
+        |status: Value| json!({"type": "session_status", "timestamp": 0, "sessionID": "ses_1", "status": status});
+    let wait = record(json!({"type": "retry", "attempt": 2, "message": "fake 500", "next": 4_000}));
+    let said = read_text(Opencode, &format!("{wait}\n{}\n", record(json!({"type": "busy"}))), 0);
+    let found = report(&said);
+    assert_eq!((found.session.as_deref(), found.retries, found.unknown), (Some("ses_1"), 1, 0));
+    assert!(found.announced.is_none() && found.limit.is_none(), "{found:?}");
+    let mut phase = Phases::new(NOW);
+    for one in said.iter().filter(|one| !matches!(one, AgentEvent::Result { .. })) {
+        phase.take(one, NOW);
+    }
+    assert_eq!(phase.phase_liveness(NOW).doing, Doing::Model);
 }
