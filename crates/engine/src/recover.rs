@@ -1,4 +1,5 @@
-//! Plans what of a mirror goes into a new ledger. Reads and writes no file: `cli/recover` does.
+//! Plans what of a mirror goes into a new ledger. Reads and writes no file: the
+//! service of that name does.
 //!
 //! Two things must never happen: a fence is given out twice, and something is made up. So every
 //! task that is not done gets a fence that was never given out, except one that a turn of its loop

@@ -3,7 +3,8 @@
 //!
 //! - here: what every service gets
 //! - `loops`: commands to loops; `tasks`: the board; `messages`: messages to loops, tasks, people
-//! - `tickets`: what waits for a person; `guard`: holds; `quarantine`: rules about subjects
+//! - `tickets`: what waits for a person; `notifiers`: what brings it there; `guard`: holds;
+//!   `quarantine`: rules about subjects
 //! - `prompts`: what agents are given; `permissions`: what a CLI wants to be allowed
 //! - `status`, `why`: what is going on; `show`: a loop, a task or a turn in full; `diff`: what the
 //!   work of a loop changes; `take`: brings it to the person; `speech`: what an agent says while it
@@ -13,12 +14,16 @@
 //!   from the journal
 //! - `forget`: removes loops that are over with all that they left
 //! - `names`: ids and names, for completion
-//! - `create`: a loop from its settings; `agents`: which are installed; `preflight`: what is wrong
-//!   before a loop starts
+//! - `create`: a loop from its settings; `run`: the same command again, the loops of a file, and
+//!   a loop for the mesh
+//! - `agents`: which are installed; `preflight`: what is wrong before a loop starts; `init`: the
+//!   files of a project; `doctor`: what is wrong on this machine
 //! - `trust`: which everloop.toml is in force; `mesh`: loops and nodes of the mesh
 //! - `check`: checks by hand; `hook`: the moments of sessions that everloop did not start;
 //!   `handoff`: what one leaves for the next; `sessions`: what is known of them
-//! - `runtime`: running futures and jobs
+//! - `up`, `down`: the supervisor as a process; `recover`: a ledger or a hub from its mirror
+//! - `pane`: agents in tmux panes; `api`: a turn of everloop's own agent; `runtime`: running
+//!   futures and jobs
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,23 +42,31 @@ use crate::record::read_state;
 use crate::state_folder::StateFolder;
 
 pub mod agents;
+pub mod api;
 pub mod check;
 pub mod create;
 pub mod diff;
+pub mod doctor;
+pub mod down;
 pub mod forget;
 pub mod guard;
 pub mod handoff;
 pub mod hook;
+pub mod init;
 pub mod journal;
 pub mod loops;
 pub mod mesh;
 pub mod messages;
 pub mod names;
+pub mod notifiers;
+pub mod pane;
 pub mod permissions;
 pub mod preflight;
 pub mod prompts;
 pub mod quarantine;
+pub mod recover;
 pub mod replay;
+pub mod run;
 pub mod runtime;
 pub mod sessions;
 pub mod show;
@@ -64,6 +77,7 @@ pub mod tasks;
 pub mod tickets;
 pub mod transcript;
 pub mod trust;
+pub mod up;
 pub mod usage;
 pub mod why;
 

@@ -1,6 +1,6 @@
 //! `everloop up` as a service of the user: a unit for systemd, a plist for launchd. Only texts;
-//! `cli/up` and `cli/down` install and remove the files. They never hold a secret: the environment
-//! passes a short allow list.
+//! `services::up` and `services::down` install and remove the files. They never hold a secret: the
+//! environment passes a short allow list.
 
 use std::path::{Path, PathBuf};
 

@@ -54,7 +54,6 @@ mod watch;
 pub use agent::{BUILT_IN, built_in};
 pub use commands::commands;
 pub use everloop_engine::diagnostic::{ConfigError, Diagnostic};
-pub use hub::HubSource;
 pub use overrides::{Flags, Overrides};
 pub use projects::FileProjects;
 pub use resolve::ResolvedLoop;

@@ -1,13 +1,15 @@
 //! Looks at a folder and proposes checks for it. Proposes only: `init` writes them down, a person
 //! decides.
 //!
-//! [`render_toml`] makes an everloop.toml of the proposals, [`guess`] a command line.
+//! [`render_toml`] makes an everloop.toml of the proposals, [`agent`] puts an agent into it,
+//! [`guess`] makes a command line.
 
 use std::path::Path;
 
 use serde::Serialize;
 use toml::Value;
 
+pub mod agent;
 pub mod guess;
 
 /// A larger file is not read to detect the kind of a project.
@@ -237,7 +239,7 @@ pub fn render_toml(proposals: &[Proposal], goal: &str) -> String {
         "[agent.default]".to_owned(),
         "# Any command that takes a prompt and works in the current folder. {prompt} is replaced by the prompt; without it".to_owned(),
         "# the prompt arrives on stdin.".to_owned(),
-        "command = [\"my-agent\", \"{prompt}\"]".to_owned(),
+        agent::PLACEHOLDER.to_owned(),
         "# usd_per_turn = 0.10      # what a turn is taken to cost, for max_usd".to_owned(),
         "# pass_env = [\"MY_API_KEY\"]".to_owned(),
         String::new(),

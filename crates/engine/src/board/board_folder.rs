@@ -9,7 +9,7 @@ use crate::projects::{ProjectFile, Projects};
 pub const USUAL: &str = "tasks/board.json";
 
 /// The file that `[board] file` of the project names. A project without the section wants none.
-pub fn of(projects: &impl Projects, file: Option<&ProjectFile>) -> Result<Option<PathBuf>, Failure> {
+pub fn of(projects: &dyn Projects, file: Option<&ProjectFile>) -> Result<Option<PathBuf>, Failure> {
     Ok(projects.outbound(file)?.board)
 }
 

@@ -45,6 +45,19 @@ pub fn is_file_of(agent: &AgentSpec, dir: &Path) -> bool {
     dir.join(program).metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
+/// Whether its program is installed; our own agent always is.
+pub fn is_there(agent: &AgentSpec, found: &Installed) -> bool {
+    agent.kind == AgentKind::Api || found.path.is_some()
+}
+
+/// `claude`, or `claude@work` under an account of its own.
+pub fn title(agent: &AgentSpec) -> String {
+    match agent.account.as_str() {
+        "" | "default" => agent.name.clone(),
+        account => format!("{}@{account}", agent.name),
+    }
+}
+
 /// The program of an agent.
 pub fn program(agent: &AgentSpec) -> &str {
     match agent.kind {

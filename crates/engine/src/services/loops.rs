@@ -8,6 +8,7 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::{Event, LoopEnd};
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
+use everloop_core::raise::{Raise, RunLimits};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::{Time, human};
 use everloop_store::{Ledger, LoopRow, Sqlite};
@@ -15,12 +16,14 @@ use serde::Serialize;
 
 use super::ServiceContext;
 use super::runtime::{block_on, own_shim};
+use crate::brought;
+use crate::caller::person;
 use crate::error::Failure;
 use crate::port::Listen;
-use crate::quantities::used_up;
+use crate::quantities::{ceiling, flag_of, used_up};
 use crate::record::read_state;
 use crate::state_folder::StateFolder;
-use crate::supervisor::{LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
+use crate::supervisor::{LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until, Watcher};
 
 /// A longer sleep of an agent is for a person to grant.
 const MAX_AGENT_PAUSE: Duration = Duration::from_secs(24 * 3600);
@@ -97,6 +100,44 @@ pub fn wake(context: &ServiceContext, word: Option<&str>) -> Result<CommandAnswe
     Ok(CommandAnswer::new(&state.id, "looks again now", taker))
 }
 
+/// Continues a paused, stopped or exhausted loop, with more of what it used up.
+pub fn resume(context: &ServiceContext, word: Option<&str>, raise: &Raise) -> Result<CommandAnswer, Failure> {
+    context.for_a_person("resume a loop")?;
+    let home = context.home()?;
+    let ledger = context.writer(&home)?;
+    let (row, state) = find_one(context, &ledger, word)?;
+    drop(ledger);
+    let limits = new_limits(&state, raise, context.now())?;
+    let (bounds, budget) = match limits.clone() {
+        Some(limits) => (Some(limits.bounds), Some(limits.budget)),
+        None => (None, None),
+    };
+    let (_, taker) = send(context, Some(row.id.as_str()), &LoopCommand::Resume { bounds, budget })?;
+    let done = match limits {
+        Some(limits) => format!("goes on; at most {}", ceiling(&state, &limits, context.now())),
+        None => "goes on".to_owned(),
+    };
+    Ok(CommandAnswer::new(&row.id, done, taker))
+}
+
+/// The limits from now on; `None` leaves all of them. Limits that would end the loop at once are
+/// refused.
+fn new_limits(state: &LoopState, raise: &Raise, now: Time) -> Result<Option<RunLimits>, Failure> {
+    if let Phase::Ended { ending: LoopEnd::Reached, .. } = &state.phase {
+        return Err(Failure::usage(format!("loop `{}` has reached its goal", state.id))
+            .hint("start a new one with `everloop run`"));
+    }
+    let limits = raise.limits(state, now);
+    if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, now)) {
+        return Err(Failure::usage(format!("loop `{}`: its {}", state.id, used_up(bound))).hint(format!(
+            "give it more: everloop resume {} {}",
+            state.id,
+            flag_of(bound)
+        )));
+    }
+    Ok((!raise.is_empty()).then_some(limits))
+}
+
 /// Loops that are not over, as a supervisor of all loops meets them.
 #[derive(Clone, Debug, Default)]
 pub struct Unfinished {
@@ -134,6 +175,21 @@ pub fn leave(context: &ServiceContext, home: &StateFolder, id: &LoopId, command:
     let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
     let signal = Op::Signal { to: id.to_string(), by: context.caller.name(), body };
     context.writer(home)?.transact(context.now(), &[signal])?;
+    home.wake();
+    Ok(())
+}
+
+/// Leaves a loop and its environment to the supervisor that runs, or to the next one.
+pub fn hand_over(
+    context: &ServiceContext,
+    home: &StateFolder,
+    ledger: &mut Sqlite,
+    state: &LoopState,
+) -> Result<(), Failure> {
+    brought::leave(home, &state.id, &state.spec)?;
+    let notice = Notice::Attend { id: state.id.clone() };
+    let body = serde_json::to_string(&notice).expect("a notice always has a JSON form");
+    ledger.transact(context.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: person(), body }])?;
     home.wake();
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! Loops and nodes of the mesh: as the hub has them, or, while it is away, as this node's copy of
 //! the hub does.
+//!
+//! - `loops`: a list of loops, and ending one; `nodes`: the machines; `join`, `leave`: this one
+//! - `trust`: keys, and signing with this node's own; `hub`: the database that the nodes share
 
 use std::collections::BTreeMap;
 
@@ -20,6 +23,13 @@ use crate::error::{Code, Failure};
 use crate::membership::Membership;
 use crate::node_files::copy::HubCopy;
 use crate::node_keys::NodeKeys;
+
+pub mod hub;
+pub mod join;
+pub mod leave;
+pub mod loops;
+pub mod nodes;
+pub mod trust;
 
 /// Entries of the hub's journal that are read about a loop.
 const NOTES: usize = 5;
@@ -104,6 +114,11 @@ impl MeshView {
             .map_err(|why| Failure::failed(format!("cannot read loop `{id}` of the mesh: {why}")))?;
         let distrust = read_loop(&state.id, &doc.body, &self.keys).err().map(|fault| fault.to_string());
         self.detail(state, distrust).map(Some)
+    }
+
+    /// As [`Self::find`], for a loop that has to be there.
+    pub fn get(&self, id: &str) -> Result<MeshDetail, Failure> {
+        self.find(id)?.ok_or_else(|| loops::no_such(id))
     }
 
     fn detail(&self, state: MeshLoop, distrust: Option<String>) -> Result<MeshDetail, Failure> {

@@ -3,7 +3,7 @@
 //!
 //! - here: a change with its line in the journal, as one transaction
 //! - `add`: new tasks; `claim`: taking one; `finish`: ending a held one; `edit`: its text; `amend`:
-//!   other changes
+//!   other changes; `board`: all of them as a file
 
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId};
@@ -16,6 +16,7 @@ use crate::record::record;
 
 mod add;
 mod amend;
+pub mod board;
 mod claim;
 mod edit;
 mod finish;

@@ -4,11 +4,11 @@
 use everloop_agents::agent::probe::Installed;
 use everloop_core::spec::AgentSpec;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::services::agents::look_at;
+use everloop_engine::services::agents::{is_there, look_at};
 use serde_json::{Value, json};
 
 use super::{VerbSession, config as config_verb};
-use crate::ui::agents::{agents_table, billing, is_there, login};
+use crate::ui::agents::{agents_table, billing, login};
 
 mod plugin;
 

@@ -1,24 +1,22 @@
 //! The hidden part `everloop __api`: everloop's own agent, started as a job by the supervisor.
-//! Reads its command line and its prompt; the rest is in `everloop_agents::api`.
+//! Reads its command line; the rest is in `everloop_agents::api`.
 //!
 //! Not a verb, so that it stays out of the help, the manual and the completions; like the shim it
 //! is recognised by its first argument.
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use everloop_agents::api::{self, API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Timeouts, usual_prices};
+use everloop_agents::api::{API_ARG, ApiFormat, ApiTurnEnd, ApiTurnOptions, Timeouts, usual_prices};
 use everloop_core::prices::Prices;
 use everloop_core::spec::Permission;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::api as service;
 
 use crate::ui::{Format, Ui};
-
-/// A longer prompt was not written for a turn.
-const LONGEST_PROMPT: u64 = 4 << 20;
 
 /// everloop's own agent: one turn with a model, reported as JSON lines.
 #[derive(Debug, Parser)]
@@ -212,27 +210,9 @@ pub fn api(args: impl Iterator<Item = OsString>) -> Code {
 }
 
 fn turn(args: Args, out: &mut dyn Write) -> Result<ApiTurnEnd, Failure> {
-    let prompt = prompt(args.prompt_file.as_deref())?;
+    let prompt_file = args.prompt_file.clone();
     let options = args.into_options(std::env::current_dir()?);
-    let key = options.key_env.as_ref().and_then(|name| std::env::var(name).ok());
-    Ok(api::run(&options, key.as_deref(), &prompt, out))
-}
-
-fn prompt(file: Option<&Path>) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let name = file.map_or("standard input".to_owned(), |f| f.display().to_string());
-    let read = match file {
-        Some(file) => std::fs::File::open(file).and_then(|f| f.take(LONGEST_PROMPT + 1).read_to_end(&mut bytes)),
-        None => io::stdin().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes),
-    };
-    read.map_err(|e| Failure::failed(format!("cannot read the prompt from `{name}`")).because(&e))?;
-    if bytes.len() as u64 > LONGEST_PROMPT {
-        return Err(Failure::failed(format!("the prompt in `{name}` is longer than {LONGEST_PROMPT} bytes")));
-    }
-    if bytes.trim_ascii().is_empty() {
-        return Err(Failure::usage(format!("the prompt in `{name}` is empty")));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    service::turn(&options, prompt_file.as_deref(), out)
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
 //! `everloop init`: writes an everloop.toml with the checks that this project seems to have.
 
-use std::path::Path;
-
 use everloop_core::spec::AgentKind;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::install::FileChange;
-use everloop_engine::install::plan::{self, AgentCli};
-use everloop_engine::install::record::Originals;
-use everloop_engine::services::{agents, trust};
+use everloop_engine::install::plan::AgentCli;
+use everloop_engine::services::init::{self as service, ExistingFile, InitRequest, installed_clis};
+use everloop_engine::services::trust;
 use serde_json::json;
-use toml::Value;
 
 use super::choices;
 use super::{VerbSession, config as config_verb, run};
 use crate::config::{Config, PROJECT_FILE};
+use crate::detect::agent::{with_cli, with_command};
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
 
@@ -27,9 +24,6 @@ const HELP: &str = "Examples:
   everloop init --remove          # what it wrote, and only that
 
 With `--remove` the state folder with its journal stays; loops of this project are not stopped.";
-
-/// The placeholder of `detect` for an unknown agent.
-const PLACEHOLDER: &str = "command = [\"my-agent\", \"{prompt}\"]";
 
 /// Looks at the project, proposes checks, and writes everloop.toml into this folder; with `--agent`
 /// or `--hooks` it also connects the agents' CLIs. Shows what it changes. Starts nothing.
@@ -83,41 +77,37 @@ fn write(args: &InitArgs, session: &VerbSession) -> Result<Code, Failure> {
     let text = render_toml(&proposals, &args.goal);
     let text = match cli {
         Some(kind) => with_cli(&text, kind, &proposals),
-        None => with_agent(text, args.agent_cmd.as_deref())?,
+        None => with_command(text, args.agent_cmd.as_deref())?,
     };
     let path = session.dir.join(PROJECT_FILE);
-    let kept = path.exists() && !args.force;
-    let mut changes = plan::put(&session.dir, if args.no_hooks { &[] } else { &clis }).map_err(|e| cannot_edit(&e))?;
-    if !kept || args.print {
-        let mut change = FileChange::of(path.clone()).map_err(|e| cannot_edit(&e))?;
-        change.after = Some(text.clone());
-        changes.insert(0, change);
-    }
+    let existing = if args.force || args.print { ExistingFile::Overwrite } else { ExistingFile::Keep };
+    let connected = if args.no_hooks { Vec::new() } else { clis.clone() };
+    let plan =
+        service::plan(session, InitRequest { path: path.clone(), text: text.clone(), existing, clis: connected })?;
     if args.print {
         let mut lines = vec![text.trim_end().to_owned()];
-        lines.extend(changes.iter().skip(1).flat_map(|change| change.lines(&session.dir)));
+        lines.extend(plan.lines(session));
         session.ui.answer(&lines, &json!({ "path": path, "text": text, "checks": proposals }))?;
         return Ok(Code::Ok);
     }
-    if kept && clis.is_empty() {
+    if plan.kept && clis.is_empty() {
         return Err(Failure::failed(format!("`{}` exists already", path.display()))
             .hint("change it by hand, see what would be written with --print, or overwrite it with --force"));
     }
-    let found = if kept { Vec::new() } else { found(&proposals) };
-    let mut lines = found;
-    lines.extend(changes.iter().filter(|change| change.path != path).flat_map(|change| change.lines(&session.dir)));
-    let asks = !args.yes && session.ui.asks() && !changes.is_empty();
+    let mut lines = if plan.kept { Vec::new() } else { found(&proposals) };
+    lines.extend(plan.lines(session));
+    let asks = !args.yes && session.ui.asks() && !plan.changes.is_empty();
     if asks {
         for line in lines.drain(..) {
             session.ui.talk(&clean(&line));
         }
-        let names: Vec<String> = changes.iter().map(|change| change.path.display().to_string()).collect();
+        let names: Vec<String> = plan.files().iter().map(|path| path.display().to_string()).collect();
         if !session.ui.agrees(&format!("write {}?", names.join(", ")))? {
             session.ui.talk("nothing was written");
             return Ok(Code::Ok);
         }
     }
-    perform(&changes, session)?;
+    plan.perform(session)?;
     let mut next: Vec<String> = clis.iter().filter_map(|cli| cli.by_hand().map(str::to_owned)).collect();
     // A generated file with a mistake in it is our own mistake; it is reported, not hidden.
     let config = config_verb::load(session).and_then(|config| {
@@ -125,15 +115,14 @@ fn write(args: &InitArgs, session: &VerbSession) -> Result<Code, Failure> {
         Ok(config)
     });
     let mistake = config.and_then(|config| accept(&config, session)).err();
-    lines.extend(changes.iter().map(|change| format!("wrote {}", change.path.display())));
-    if changes.is_empty() {
+    lines.extend(plan.files().iter().map(|path| format!("wrote {}", path.display())));
+    if plan.changes.is_empty() {
         lines.push("everything is there already".to_owned());
     }
-    next.extend(commit_step(&changes, &session.dir));
+    next.extend(commit_step(&plan.to_commit(session)));
     next.extend(next_steps(args, cli, &proposals));
     lines.extend(next.into_iter().map(|step| format!("next: {step}")));
-    let written: Vec<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
-    session.ui.answer(&lines, &json!({ "written": path, "files": written, "checks": proposals }))?;
+    session.ui.answer(&lines, &json!({ "written": path, "files": plan.files(), "checks": proposals }))?;
     match mistake {
         Some(failure) => Err(failure),
         None => Ok(Code::Ok),
@@ -153,57 +142,12 @@ impl InitArgs {
     fn clis(&self) -> Vec<AgentCli> {
         let mut clis = self.agent.clone();
         if clis.is_empty() && self.hooks {
-            clis = AgentCli::ALL.into_iter().filter(|cli| agents::is_installed(cli.kind())).collect();
+            clis = installed_clis();
         }
         clis.sort();
         clis.dedup();
         clis
     }
-}
-
-/// Records the previous content, then writes.
-fn perform(changes: &[FileChange], session: &VerbSession) -> Result<(), Failure> {
-    let home = session.home()?;
-    let mut originals = Originals::load(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
-    for change in changes {
-        originals.add(change, &session.dir);
-    }
-    originals.save(&home, &session.dir).map_err(|e| cannot_edit(&e))?;
-    for change in changes {
-        let written = change.perform(&session.dir);
-        written.map_err(|e| Failure::failed(format!("cannot write `{}`", change.path.display())).because(&e))?;
-    }
-    Ok(())
-}
-
-fn cannot_edit(error: &std::io::Error) -> Failure {
-    Failure::failed("cannot connect the agents' CLIs in this project").because(error)
-}
-
-/// Names an installed CLI instead of the placeholder, and lets it run the checks: everloop runs
-/// them anyway.
-fn with_cli(text: &str, kind: AgentKind, proposals: &[Proposal]) -> String {
-    let Some((before, rest)) = text.split_once("[agent.default]") else { return text.to_owned() };
-    let Some((_, after)) = rest.split_once("[loop.main]") else { return text.to_owned() };
-    let plain = |run: &&str| !run.contains(['&', '|', ';', '(', '$', '>', '<']);
-    let runs = proposals.iter().filter(|p| !p.optional).map(|p| p.run.as_str()).filter(plain);
-    let allow = Value::from(runs.map(Value::from).collect::<Vec<_>>());
-    let agent = format!(
-        "# Installed here; `everloop agents` lists what else there is.\nagent = \"{}\"\n\
-         # What it may run besides changing files; `permission = \"full\"` lets it run everything as your user.\nallow = {allow}",
-        kind.label()
-    );
-    format!("{before}[loop.main]{}", after.replacen("agent = \"default\"", &agent, 1))
-}
-
-/// Replaces the placeholder by the agent's command.
-fn with_agent(text: String, command: Option<&str>) -> Result<String, Failure> {
-    let Some(command) = command else { return Ok(text) };
-    let example = "--agent-cmd 'my-agent {prompt}'";
-    let words = shlex::split(command).filter(|words| !words.is_empty());
-    let words = words.ok_or_else(|| Failure::usage(format!("`{command}` is not a command")).hint(example))?;
-    let list = Value::from(words.into_iter().map(Value::from).collect::<Vec<_>>());
-    Ok(text.replace(PLACEHOLDER, &format!("command = {list}")))
 }
 
 fn found(proposals: &[Proposal]) -> Vec<String> {
@@ -217,15 +161,11 @@ fn found(proposals: &[Proposal]) -> Vec<String> {
     proposals.iter().map(line).collect()
 }
 
-/// Turns see commits only: instructions and hooks that are not committed reach no agent.
-fn commit_step(changes: &[FileChange], dir: &Path) -> Option<String> {
-    let in_git = dir.ancestors().any(|folder| folder.join(".git").exists());
-    let name = |change: &FileChange| {
-        let path = change.path.strip_prefix(dir).unwrap_or(&change.path).display().to_string();
-        shlex::try_quote(&path).map_or_else(|_| path.clone(), std::borrow::Cow::into_owned)
-    };
-    let names: Vec<String> = changes.iter().map(name).collect();
-    (in_git && !names.is_empty())
+/// The command that commits what was written.
+fn commit_step(names: &[String]) -> Option<String> {
+    let quoted = |name: &String| shlex::try_quote(name).map_or_else(|_| name.clone(), std::borrow::Cow::into_owned);
+    let names: Vec<String> = names.iter().map(quoted).collect();
+    (!names.is_empty())
         .then(|| format!("git add {} && git commit -m 'Set up everloop' (turns see commits only)", names.join(" ")))
 }
 
@@ -240,32 +180,4 @@ fn next_steps(args: &InitArgs, cli: Option<AgentKind>, proposals: &[Proposal]) -
     steps.push("everloop check (which checks pass now?)".to_owned());
     steps.push("everloop run".to_owned());
     steps
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_installed_cli_takes_the_agents_place_and_may_run_the_checks() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("Cargo.toml"), "[package]\nname = \"x\"\n").unwrap();
-        let proposals = detect(dir.path());
-        let text = with_cli(&render_toml(&proposals, "x"), AgentKind::Claude, &proposals);
-        assert!(text.contains("agent = \"claude\"") && text.contains("allow = [\"cargo test\"]"), "{text}");
-        assert!(!text.contains("[agent.") && !text.contains("my-agent"), "{text}");
-        std::fs::write(dir.path().join(PROJECT_FILE), &text).unwrap();
-        let config = crate::config::load(dir.path(), None, &crate::config::Overrides::default()).unwrap();
-        let moment = crate::config::ResolveContext::at(everloop_core::time::Time(0));
-        assert_eq!(config.resolve("main", &moment).unwrap().agent.kind, AgentKind::Claude);
-    }
-
-    #[test]
-    fn the_agents_command_takes_the_placeholders_place() {
-        let plain = render_toml(&[], "x");
-        assert!(plain.contains(PLACEHOLDER), "{plain}");
-        let text = with_agent(plain, Some("my-tool --model 'big one' {prompt_file}")).unwrap();
-        assert!(text.contains(r#"command = ["my-tool", "--model", "big one", "{prompt_file}"]"#), "{text}");
-        assert!(with_agent(String::new(), Some("'unclosed")).is_err());
-    }
 }

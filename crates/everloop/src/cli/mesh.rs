@@ -1,14 +1,11 @@
 //! `everloop mesh`: several nodes that work on the same loops. Here: these loops; `nodes`: the
 //! machines; `join`, `leave`: this one; `trust`: keys; `hub`: the database that they share.
 
-use everloop_core::mesh::keys::sealed;
-use everloop_core::mesh::{End, KIND, MeshLoop};
-use everloop_core::op::{Refusal, TaskRow, TaskState};
+use everloop_core::op::{TaskRow, TaskState};
 use everloop_core::why;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::node_keys::NodeKeys;
+use everloop_engine::services::mesh::loops::{self, checks, label};
 use everloop_engine::services::mesh::{MeshDetail, MeshView};
-use everloop_store::{Error, Ledger, Postgres};
 use serde_json::json;
 
 use super::VerbSession;
@@ -29,9 +26,6 @@ const HELP: &str = "Examples:
   everloop mesh show k3f9
 
 A loop of the mesh is created with `everloop run … --mesh`; nodes (`everloop up`) work on it.";
-
-/// Another node may write at the same time; then the loop is read and changed again.
-const MAX_CONFLICT_RETRIES: u32 = 8;
 
 /// Joins machines into a mesh; lists, shows and stops the loops that they work on.
 #[derive(Debug, clap::Args)]
@@ -91,17 +85,6 @@ pub fn mesh(args: &MeshArgs, session: &mut VerbSession) -> Result<Code, Failure>
     }
 }
 
-fn no_such(id: &str) -> Failure {
-    Failure::usage(format!("the mesh has no loop `{id}`")).hint("`everloop mesh list` shows them")
-}
-
-fn find(hub: &Postgres, id: &str) -> Result<(u64, MeshLoop), Failure> {
-    let Some(doc) = hub.doc(KIND, id)? else { return Err(no_such(id)) };
-    let state = MeshLoop::read(&doc.body)
-        .map_err(|why| Failure::failed(format!("cannot read loop `{id}` of the mesh: {why}")))?;
-    Ok((doc.version, state))
-}
-
 /// Exit code of an answer: that of a hub that is away when it is this node's copy.
 fn code_of(view: &MeshView) -> Code {
     if view.copy().is_some() { Code::Away } else { Code::Ok }
@@ -110,20 +93,16 @@ fn code_of(view: &MeshView) -> Code {
 fn list(session: &VerbSession) -> Result<Code, Failure> {
     let view = MeshView::open(session)?;
     let mut table = Table::new(&["ID", "STATE", "CHECKS", "OPEN", "LANDED", "GOAL"]);
-    let mut all = Vec::new();
-    for (state, distrust) in view.loops()? {
-        let (passing, total) = checks(&state);
-        let runs = state.ended.is_some() || distrust.is_none();
+    let all = loops::list(&view)?;
+    for one in &all {
         table.row([
-            clean(state.id.as_str()),
-            if runs { label(&state).to_owned() } else { format!("{}, not trusted here", label(&state)) },
-            format!("{passing}/{total}"),
-            state.open.len().to_string(),
-            state.landed_count.to_string(),
-            clean(&state.spec.wanted.goal),
+            clean(one.id.as_str()),
+            if one.trusted { one.state.to_owned() } else { format!("{}, not trusted here", one.state) },
+            format!("{}/{}", one.passing, one.checks),
+            one.open.to_string(),
+            one.landed.to_string(),
+            clean(&one.goal),
         ]);
-        all.push(json!({ "id": state.id, "state": label(&state), "passing": passing, "checks": total,
-            "open": state.open.len(), "landed": state.landed_count, "goal": state.spec.wanted.goal, "trusted": runs }));
     }
     let mut lines = view.copy().map_or_else(Vec::new, |copy| mesh_view::away(copy, session.now()));
     if all.is_empty() {
@@ -137,26 +116,9 @@ fn list(session: &VerbSession) -> Result<Code, Failure> {
     Ok(code_of(&view))
 }
 
-fn checks(state: &MeshLoop) -> (usize, usize) {
-    let passing = state.judged.as_ref().map_or(0, |judged| judged.board.passing().len());
-    (passing, state.spec.wanted.checks.len())
-}
-
-/// The state of a loop in one or two words.
-fn label(state: &MeshLoop) -> &'static str {
-    match (&state.ended, &state.judged) {
-        (Some(End::Reached), _) => "reached",
-        (Some(End::Stopped), _) => "stopped",
-        (Some(End::GivenUp { .. }), _) => "given up",
-        (Some(End::Exhausted { .. }), _) => "exhausted",
-        (None, None) => "baseline",
-        (None, Some(_)) => "working",
-    }
-}
-
 fn show(id: &str, session: &VerbSession) -> Result<Code, Failure> {
     let view = MeshView::open(session)?;
-    let Some(detail) = view.find(id)? else { return Err(no_such(id)) };
+    let detail = view.get(id)?;
     let (state, look) = (&detail.state, session.ui.look(session.now()));
     let (passing, total) = checks(state);
     let mut lines = view.copy().map_or_else(Vec::new, |copy| mesh_view::away(copy, look.now));
@@ -229,25 +191,7 @@ fn holder(row: &TaskRow) -> String {
 }
 
 fn stop(id: &str, session: &VerbSession) -> Result<Code, Failure> {
-    let (membership, mut hub) = session.hub()?;
-    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
-    // The leader writes it often; then it is read again.
-    for _ in 0..MAX_CONFLICT_RETRIES {
-        let (version, mut state) = find(&hub, id)?;
-        if state.ended.is_some() {
-            return Err(Failure::usage(format!("loop `{id}` is over: {}", label(&state))));
-        }
-        state.stop = true;
-        let note = format!("{} wants it to stop", super::message::send::person());
-        match hub.transact(session.now(), &sealed(state.save(version, &[note]), &keys)) {
-            Err(Error::Refused(Refusal::Conflict { .. })) => {}
-            other => {
-                other?;
-                session.ui.said(&format!("loop `{id}` stops"), &json!({ "id": id, "stop": true }))?;
-                return Ok(Code::Ok);
-            }
-        }
-    }
-    Err(Failure::failed(format!("gave up after {MAX_CONFLICT_RETRIES} write conflicts on loop `{id}`"))
-        .hint("try again"))
+    loops::stop(session, id)?;
+    session.ui.said(&format!("loop `{id}` stops"), &json!({ "id": id, "stop": true }))?;
+    Ok(Code::Ok)
 }

@@ -1,4 +1,4 @@
-//! `everloop pane`: interactive agents in tmux panes. `everloop_agents::tmux` talks to tmux.
+//! `everloop pane`: interactive agents in tmux panes.
 //!
 //! - `start`: a program in a new pane; `list`, `read`: looking at panes
 //! - `typing`: a prompt; `key`: answers to dialogs
@@ -8,12 +8,12 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use everloop_agents::tmux::{Pane, PaneError, PaneOrigin, PaneProgram, PaneSelector, State, TmuxServer};
+use everloop_agents::tmux::{Pane, PaneOrigin, PaneProgram};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::{AdoptPane, Panes};
 use serde_json::json;
 
 use super::VerbSession;
-use crate::ui::text::clean;
 
 mod key;
 mod list;
@@ -119,29 +119,29 @@ impl From<KindName> for PaneProgram {
 }
 
 pub fn pane(args: PaneArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    let server = TmuxServer::open(session.home()?.root()).map_err(failure)?;
+    let panes = Panes::open(session)?;
     match args.what {
-        What::Start(args) => start::start(args, &server, session),
-        What::List => list::list(&server, session),
-        What::Read(args) => read::read(&args, &server, session),
-        What::Type(args) => typing::type_text(&args, &server, session),
-        What::Key(args) => key::press(&args, &server, session),
-        What::Respawn { name } => respawn(&name, &server, session),
-        What::Kill { name } => kill(&name, &server, session),
-        What::Attach { name } => attach(&name, &server),
-        What::Adopt(args) => adopt(args, &server, session),
-        What::Turn(args) => turn::turn(&args, &server, session),
+        What::Start(args) => start::start(args, &panes, session),
+        What::List => list::list(&panes, session),
+        What::Read(args) => read::read(&args, &panes, session),
+        What::Type(args) => typing::type_text(&args, &panes, session),
+        What::Key(args) => key::press(&args, &panes, session),
+        What::Respawn { name } => respawn(&name, &panes, session),
+        What::Kill { name } => kill(&name, &panes, session),
+        What::Attach { name } => attach(&name, &panes),
+        What::Adopt(args) => adopt(args, &panes, session),
+        What::Turn(args) => turn::turn(args, &panes, session),
     }
 }
 
-fn respawn(name: &str, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let pane = server.respawn(name).map_err(failure)?;
+fn respawn(name: &str, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let pane = panes.respawn(name)?;
     session.ui.said(&format!("`{}` runs again as process {}", pane.name, pane.process.pid), &view(&pane))?;
     Ok(Code::Ok)
 }
 
-fn kill(name: &str, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let pane = server.kill(name).map_err(failure)?;
+fn kill(name: &str, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let pane = panes.kill(name)?;
     let said = match pane.origin {
         PaneOrigin::Started(_) => format!("`{}` is closed", pane.name),
         PaneOrigin::Adopted { .. } => format!("`{}` is yours again; its program goes on", pane.name),
@@ -150,20 +150,18 @@ fn kill(name: &str, server: &TmuxServer, session: &VerbSession) -> Result<Code, 
     Ok(Code::Ok)
 }
 
-fn attach(name: &str, server: &TmuxServer) -> Result<Code, Failure> {
-    let pane = server.pane(name).map_err(failure)?;
+fn attach(name: &str, panes: &Panes) -> Result<Code, Failure> {
+    let pane = panes.pane(name)?;
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::usage("a pane can only be attached to a terminal")
             .hint(format!("`everloop pane read {name}` shows it anywhere")));
     }
-    Err(failure(server.attach(&pane)))
+    Err(panes.attach(&pane))
 }
 
-fn adopt(args: AdoptArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let socket = args.socket.map_or_else(usual_socket, |socket| Ok(session.dir.join(socket)))?;
-    let name = args.name.parse().map_err(failure)?;
-    let wanted = PaneSelector { socket, target: args.target };
-    let pane = server.adopt(name, args.kind.map(PaneProgram::from), &wanted).map_err(failure)?;
+fn adopt(args: AdoptArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let AdoptArgs { name, target, socket, kind } = args;
+    let pane = panes.adopt(AdoptPane { name, target, socket, kind: kind.map(PaneProgram::from) })?;
     let said = format!(
         "everloop may type into {} as `{}` while its program runs; `everloop pane kill {}` ends that",
         pane.id(),
@@ -172,17 +170,6 @@ fn adopt(args: AdoptArgs, server: &TmuxServer, session: &VerbSession) -> Result<
     );
     session.ui.said(&said, &view(&pane))?;
     Ok(Code::Ok)
-}
-
-/// The server of this terminal, else tmux's default.
-fn usual_socket() -> Result<PathBuf, Failure> {
-    let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-    if let Some(tmux) = var("TMUX") {
-        return Ok(tmux.split(',').next().unwrap_or_default().into());
-    }
-    let base = var("TMUX_TMPDIR").unwrap_or_else(|| "/tmp".to_owned());
-    let user = std::fs::metadata("/proc/self").map_err(|e| Failure::failed("cannot read the user id").because(&e))?;
-    Ok(PathBuf::from(base).join(format!("tmux-{}/default", std::os::unix::fs::MetadataExt::uid(&user))))
 }
 
 /// A pane as JSON; without its environment.
@@ -205,45 +192,4 @@ fn view(pane: &Pane) -> serde_json::Value {
         }
     }
     json!({ "pane": view })
-}
-
-/// Maps every error about panes to a failure with a hint.
-#[expect(clippy::needless_pass_by_value, reason = "handed to `map_err`, which gives it away")]
-fn failure(error: PaneError) -> Failure {
-    let code = match &error {
-        PaneError::BadName { .. }
-        | PaneError::NoPane { .. }
-        | PaneError::Taken { .. }
-        | PaneError::BadTarget { .. }
-        | PaneError::BadProgram { .. }
-        | PaneError::BadKey { .. }
-        | PaneError::Adopted { .. }
-        | PaneError::LongPath { .. } => Code::Usage,
-        PaneError::NoTmux
-        | PaneError::Io { .. }
-        | PaneError::Refused { .. }
-        | PaneError::Silent { .. }
-        | PaneError::Damaged { .. }
-        | PaneError::InsideJob
-        | PaneError::Occupied { .. }
-        | PaneError::Busy { .. }
-        | PaneError::NotIdle { state: State::Working, .. } => Code::Failed,
-        PaneError::NotIdle { state: State::Limited { .. }, .. } => Code::Held,
-        PaneError::NotOurs { .. }
-        | PaneError::Elsewhere { .. }
-        | PaneError::TooOften { .. }
-        | PaneError::NotIdle { .. }
-        | PaneError::Unsent { .. } => Code::NeedsPerson,
-        PaneError::Dead { .. } => Code::Away,
-    };
-    let hint = error.hint();
-    let said = Failure::new(code, clean(&error.to_string()));
-    let said = match std::error::Error::source(&error) {
-        Some(source) => said.because(source),
-        None => said,
-    };
-    match hint {
-        Some(hint) => said.hint(clean(&hint)),
-        None => said,
-    }
 }

@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use everloop_core::action::LoopCommand;
-use everloop_core::event::LoopEnd;
-use everloop_core::raise::{Raise, RunLimits};
-use everloop_core::state::{LoopState, Phase};
+use everloop_core::raise::Raise;
 use everloop_core::time::{Time, parse_duration};
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::quantities::{ceiling, flag_of, used_up};
-use everloop_engine::services::loops::find_one;
+use everloop_engine::services::loops;
 
 use super::VerbSession;
 use super::message::send;
@@ -43,23 +39,9 @@ pub struct ResumeArgs {
 }
 
 pub fn resume(args: &ResumeArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    session.for_a_person("resume a loop")?;
-    let home = session.home()?;
-    let ledger = session.writer(&home)?;
     let id = which(session, args.id.clone())?;
-    let (row, state) = find_one(session, &ledger, id.as_deref())?;
-    drop(ledger);
-    let limits = new_limits(&state, &raise(args, session.now())?, session.now())?;
-    let (bounds, budget) = match limits.clone() {
-        Some(limits) => (Some(limits.bounds), Some(limits.budget)),
-        None => (None, None),
-    };
-    let (_, taker) = send::send(session, Some(row.id.as_str()), &LoopCommand::Resume { bounds, budget })?;
-    let what = match limits {
-        Some(limits) => format!("goes on; at most {}", ceiling(&state, &limits, session.now())),
-        None => "goes on".to_owned(),
-    };
-    send::tell(session, &row.id, &what, taker)?;
+    let answer = loops::resume(session, id.as_deref(), &raise(args, session.now())?)?;
+    send::show(session, &answer)?;
     Ok(Code::Ok)
 }
 
@@ -84,22 +66,4 @@ fn raise(args: &ResumeArgs, now: Time) -> Result<Raise, Failure> {
         tokens: args.max_tokens,
         microusd: args.max_usd,
     })
-}
-
-/// The limits from now on; `None` leaves all of them. Limits that would end the loop at once are
-/// refused.
-fn new_limits(state: &LoopState, raise: &Raise, now: Time) -> Result<Option<RunLimits>, Failure> {
-    if let Phase::Ended { ending: LoopEnd::Reached, .. } = &state.phase {
-        return Err(Failure::usage(format!("loop `{}` has reached its goal", state.id))
-            .hint("start a new one with `everloop run`"));
-    }
-    let limits = raise.limits(state, now);
-    if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, now)) {
-        return Err(Failure::usage(format!("loop `{}`: its {}", state.id, used_up(bound))).hint(format!(
-            "give it more: everloop resume {} {}",
-            state.id,
-            flag_of(bound)
-        )));
-    }
-    Ok((!raise.is_empty()).then_some(limits))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
-use everloop_core::op::Op;
 use everloop_core::raise::RunLimits;
 use everloop_core::reason::RuleId;
 use everloop_core::spec::WorkspaceMode;
@@ -14,11 +13,11 @@ use everloop_engine::brought;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::create::Attachment;
 use everloop_engine::services::loops as services;
+use everloop_engine::services::run::again::{RunAgain, take_over};
 use everloop_engine::state_folder::StateFolder;
-use everloop_engine::supervisor::{Interrupt, LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until};
-use everloop_store::{Ledger, Sqlite};
+use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until};
+use everloop_store::Sqlite;
 
-use super::message::send;
 use super::{VerbSession, up};
 use crate::config::{FileProjects, Flags, ResolvedLoop};
 use crate::http::Http;
@@ -28,7 +27,6 @@ mod apply;
 mod create;
 mod follow;
 mod mesh;
-mod resumed;
 mod watch;
 
 pub use apply::apply;
@@ -118,8 +116,12 @@ pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
     let spec = match origin {
         create::LoopOrigin::Made => state.spec.clone(),
         create::LoopOrigin::Resumed => {
-            let attachment = args.attachment();
-            resumed::take_over(session, &mut ledger, &state, &resumed::Again { wanted: &wanted, attachment })?
+            let again = RunAgain { wanted: &wanted.new_loop().spec, attachment: args.attachment() };
+            let taken = take_over(session, &mut ledger, &state, again)?;
+            if !taken.changes.is_empty() {
+                session.ui.talk(&format!("takes over for loop {}: {}", state.id, taken.changes.join(", ")));
+            }
+            taken.spec
         }
     };
     let state = LoopState { spec, ..state };
@@ -160,7 +162,7 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
 
 /// Hands the loop to a supervisor in the background.
 fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
-    attend_elsewhere(session, home, ledger, state)?;
+    services::hand_over(session, home, ledger, state)?;
     let supervised = home.owner().is_some_and(|o| o.role == "up");
     if !supervised {
         up::name_unfinished(session, &services::unfinished(ledger, Some(&state.id))?);
@@ -171,20 +173,6 @@ fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state:
         .ui
         .said(&format!("{} runs in the background; `everloop logs -f {}` follows it", state.id, state.id), &told)?;
     Ok(Code::Ok)
-}
-
-fn attend_elsewhere(
-    session: &VerbSession,
-    home: &StateFolder,
-    ledger: &mut Sqlite,
-    state: &LoopState,
-) -> Result<(), Failure> {
-    brought::leave(home, &state.id, &state.spec)?;
-    let notice = Notice::Attend { id: state.id.clone() };
-    let body = serde_json::to_string(&notice).expect("a notice always has a JSON form");
-    ledger.transact(session.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: send::person(), body }])?;
-    home.wake();
-    Ok(())
 }
 
 /// Supervises the loop, or follows it while another process does; when that process ends, this one
@@ -215,7 +203,7 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &L
             up::block_on(supervisor.run(&mut watcher))??
         } else {
             let mut ledger = session.writer(home)?;
-            attend_elsewhere(session, home, &mut ledger, started)?;
+            services::hand_over(session, home, &mut ledger, started)?;
             let followed = follow::Followed { session, home, id };
             let ended = up::block_on(followed.follow(&mut watcher))??;
             brought::forget(home, id);

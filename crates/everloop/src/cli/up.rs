@@ -1,11 +1,7 @@
 //! `everloop up`: the supervisor for all loops, in the foreground.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everloop_core::event::{EVENT_VERSION, Event};
 use everloop_core::journal::JournalRecord;
@@ -16,9 +12,9 @@ use everloop_engine::error::{Code, Failure};
 use everloop_engine::port::{self, Listen};
 use everloop_engine::services::loops::{self, Unfinished};
 use everloop_engine::services::preflight::{self, Logins};
-use everloop_engine::state_folder::{LockOwner, Ownership, StateFolder};
+use everloop_engine::services::up::{self as service, WhenTaken};
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until, Watcher};
-use everloop_engine::unit::{Manager, Unit, is_ours};
+use everloop_engine::unit::Manager;
 
 use serde_json::json;
 
@@ -28,6 +24,7 @@ use crate::config::{self, FileProjects};
 use crate::http::Http;
 use crate::ui::{self, quantities};
 pub use everloop_engine::services::runtime::{block_on, own_shim};
+pub use everloop_engine::services::up::start_in_background;
 
 /// Supervises every loop that is not over, until it is stopped (Ctrl-C, `everloop down`). Loops of
 /// a trusted everloop.toml in this folder are added first.
@@ -57,14 +54,15 @@ const LISTEN: &str = "EVERLOOP_LISTEN";
 pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let home = session.home()?;
     if let Some(manager) = args.print_unit {
-        let text = unit(&home)?.text(manager);
+        let text = service::unit(&home)?.text(manager);
         session.ui.said(text.trim_end(), &json!({ "unit": text }))?;
         return Ok(Code::Ok);
     }
     if args.install {
-        return install(&home, session);
+        return install(session);
     }
-    let ownership = own(&home, session, args.queue)?;
+    let when_taken = if args.queue { WhenTaken::Wait } else { WhenTaken::Fail };
+    let ownership = service::own(session, &home, when_taken)?;
     let mut ledger = session.writer(&home)?;
     // One bad file is no reason to leave all other loops alone.
     if let Err(failure) = super::run::add_configured(session, &mut ledger) {
@@ -141,53 +139,21 @@ pub fn name_unfinished(session: &VerbSession, unfinished: &Unfinished) {
     }
 }
 
-fn unit(home: &StateFolder) -> Result<Unit, Failure> {
-    let cannot = |e: &std::io::Error| Failure::failed("cannot find this program's own file").because(e);
-    let program = std::env::current_exe().map_err(|e| cannot(&e))?;
-    Unit::new(program, home.root().to_owned(), home.log())
-}
-
-/// Writes the unit and starts it. Where no manager answers, the file stays, and the commands are
-/// printed.
-fn install(home: &StateFolder, session: &VerbSession) -> Result<Code, Failure> {
-    session.for_a_person("install a service")?;
-    let manager = Manager::here();
-    let (path, text) = (manager.path()?, unit(home)?.text(manager));
-    let cannot = |e: &std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(e);
-    match std::fs::read_to_string(&path) {
-        Ok(there) if !is_ours(&there) => {
-            return Err(Failure::failed(format!("`{}` was not written by everloop", path.display()))
-                .hint("move it away, or print the unit and put it elsewhere: everloop up --print-unit"));
-        }
-        _ => {}
-    }
-    let new = path.with_extension("new");
-    std::fs::create_dir_all(path.parent().unwrap_or(home.root())).map_err(|e| cannot(&e))?;
-    std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &path)).map_err(|e| cannot(&e))?;
-    let (done, rest) = perform(manager.begin(&path));
-    let mut lines = vec![format!("the unit is `{}`", path.display())];
-    if rest.is_empty() {
+/// Installs the unit. Where no manager answers, the commands are printed.
+fn install(session: &VerbSession) -> Result<Code, Failure> {
+    let unit = service::install(session)?;
+    let path = unit.path.display().to_string();
+    let mut lines = vec![format!("the unit is `{path}`")];
+    if unit.to_do.is_empty() {
         lines.push("it runs; `everloop status` shows the loops, `everloop down --uninstall` removes it".to_owned());
     } else {
-        lines.push(format!("no service manager answers here; start it with: {}", rest.join(" && ")));
+        lines.push(format!("no service manager answers here; start it with: {}", unit.to_do.join(" && ")));
     }
-    if manager == Manager::Systemd {
+    if unit.manager == Manager::Systemd {
         lines.push("to keep it while you are logged out: loginctl enable-linger".to_owned());
     }
-    session.ui.answer(&lines, &json!({ "unit": path.display().to_string(), "done": done, "to_do": rest }))?;
+    session.ui.answer(&lines, &json!({ "unit": path, "done": unit.done, "to_do": unit.to_do }))?;
     Ok(Code::Ok)
-}
-
-/// Runs commands of the service manager until one fails: those that worked, and the rest.
-pub fn perform(commands: Vec<Vec<String>>) -> (Vec<String>, Vec<String>) {
-    let (mut done, mut rest) = (Vec::new(), Vec::new());
-    for words in commands {
-        let mut command = std::process::Command::new(&words[0]);
-        command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let worked = rest.is_empty() && command.status().is_ok_and(|status| status.success());
-        if worked { done.push(words.join(" ")) } else { rest.push(words.join(" ")) }
-    }
-    (done, rest)
 }
 
 /// A `run` opens the port only for agents that send telemetry, and not at all if it is switched
@@ -198,54 +164,6 @@ pub fn listen_on_demand(session: &VerbSession) -> Result<Listen, Failure> {
         Err(_) => super::config::load_in_force(session)?.listen()? == Some(config::ListenAddress(None)),
     };
     Ok(if off { Listen::Off } else { Listen::OnDemand })
-}
-
-fn own(home: &StateFolder, session: &VerbSession, queue: bool) -> Result<Ownership, Failure> {
-    loop {
-        match home.own("up", session.now())? {
-            Ok(ownership) => return Ok(ownership),
-            Err(_) if queue => std::thread::sleep(Duration::from_millis(200)),
-            Err(owner) => return Err(taken(home, owner.as_ref())),
-        }
-    }
-}
-
-/// The failure when another process supervises this folder.
-pub fn taken(home: &StateFolder, owner: Option<&LockOwner>) -> Failure {
-    let who = owner.map_or_else(
-        || "another process".to_owned(),
-        |o| format!("`everloop {}` (process {}, since {})", o.role, o.process.pid, quantities::here(o.since)),
-    );
-    Failure::failed(format!("{who} already supervises `{}`", home.root().display()))
-        .hint("`everloop status` shows what it does; `everloop down` stops it; --state-dir names another folder")
-}
-
-/// A supervisor owns its state folder within milliseconds; a busy machine needs longer.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two looks at the owner of the state folder.
-const START_POLL: Duration = Duration::from_millis(10);
-
-/// Starts a supervisor that outlives this process and this terminal, and waits until the state
-/// folder has an owner: a `down` right behind it must find one.
-pub fn start_in_background(home: &StateFolder) -> Result<(), Failure> {
-    let cannot = |e: &std::io::Error| Failure::failed("cannot start the supervisor in the background").because(e);
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(home.log()).map_err(|e| cannot(&e))?;
-    let exe = std::env::current_exe().map_err(|e| cannot(&e))?;
-    let mut command = std::process::Command::new(exe);
-    command.arg("--state-dir").arg(home.root()).args(["up", "--queue"]).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    let mut child = command.spawn().map_err(|e| cannot(&e))?;
-    let begun = Instant::now();
-    while home.owner().is_none() && begun.elapsed() < START_TIMEOUT {
-        if let Some(status) = child.try_wait().map_err(|e| cannot(&e))?
-            && !status.success()
-        {
-            return Err(Failure::failed(format!("the supervisor in the background ended at once ({status})"))
-                .hint(format!("its last lines are in `{}`", home.log().display())));
-        }
-        std::thread::sleep(START_POLL);
-    }
-    Ok(())
 }
 
 /// Prints what happens.

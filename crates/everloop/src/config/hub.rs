@@ -1,21 +1,11 @@
 //! Where the hub's address is found. The address itself is never read here.
 
-use std::path::PathBuf;
-
 use everloop_engine::diagnostic::Diagnostic;
+use everloop_engine::services::mesh::hub::HubSource;
 
 use super::keys::HubKeys;
 use super::layer::Layer;
 use super::{Config, ResolveContext};
-
-/// Where the address is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HubSource {
-    /// A variable of the environment.
-    Env(String),
-    /// The first line of a file.
-    File(PathBuf),
-}
 
 impl Config {
     /// Where the address of the hub is stored; the project's value overrides the user's. `None` if

@@ -7,7 +7,6 @@ use everloop_core::time::Time;
 use everloop_engine::error::Failure;
 use everloop_engine::projects::NotifierSender;
 use everloop_engine::projects::{OutboundSpec, ProjectFile, Projects, SessionSpec};
-use everloop_engine::trust;
 
 use super::{
     Config, Flags, Overrides, PROJECT_FILE, ProjectText, ResolveContext, USER_FILE, commands, find, load_with, user_dir,
@@ -22,11 +21,6 @@ fn of_user() -> Option<PathBuf> {
 }
 
 impl FileProjects {
-    /// The file that is nearest to `dir` as it is now, for verbs of a person that say so.
-    pub fn on_disk(dir: &Path) -> Option<ProjectFile> {
-        trust::on_disk(&Self, dir)
-    }
-
     fn load(file: Option<&ProjectFile>, user: Option<&Path>, overrides: &Overrides) -> Result<Config, Failure> {
         let text = ProjectText::Given(file.map(|file| file.text.clone()));
         Ok(load_with(file.map_or(Path::new("/"), |file| &file.root), &text, user, overrides)?)

@@ -2,6 +2,7 @@
 
 use everloop_agents::agent::probe::{Billing, Installed, LoginState};
 use everloop_core::spec::{AgentKind, AgentSpec, LoopSpec, Permission};
+use everloop_engine::services::agents::{is_there, title};
 
 use super::paint::Paint;
 use super::table::Table;
@@ -14,7 +15,7 @@ pub fn permissions(spec: &LoopSpec) -> Vec<String> {
     let several = !spec.others.is_empty();
     for agent in spec.agents() {
         let Some(said) = permission(agent) else { continue };
-        let whose = if several { format!("{}: ", who(agent)) } else { String::new() };
+        let whose = if several { format!("{}: ", title(agent)) } else { String::new() };
         lines.push(clean(&format!("{whose}permission: {said}")));
     }
     lines
@@ -29,19 +30,6 @@ fn permission(agent: &AgentSpec) -> Option<String> {
         (Permission::Edits, []) => "edits (it changes files; --allow CMD lets it run a command)".to_owned(),
         (Permission::Edits, allowed) => format!("edits, and it may run: {}", allowed.join(", ")),
     })
-}
-
-/// `claude`, or `claude@work` under an account of its own.
-pub fn who(agent: &AgentSpec) -> String {
-    match agent.account.as_str() {
-        "" | "default" => agent.name.clone(),
-        account => format!("{}@{account}", agent.name),
-    }
-}
-
-/// Whether its program is installed; our own agent always is.
-pub fn is_there(agent: &AgentSpec, found: &Installed) -> bool {
-    agent.kind == AgentKind::Api || found.path.is_some()
 }
 
 pub fn login(login: LoginState) -> &'static str {
@@ -89,7 +77,7 @@ pub fn agents_table(agents: &[(AgentSpec, Installed)], paint: Paint, width: usiz
     let mut lines = table.lines(width);
     for (agent, found) in agents {
         if let Some(hint) = found.hint {
-            let line = format!("hint: {}: {hint}", clean(&who(agent)));
+            let line = format!("hint: {}: {hint}", clean(&title(agent)));
             if !lines.contains(&line) {
                 lines.push(fit(&line, width));
             }

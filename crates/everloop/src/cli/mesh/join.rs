@@ -1,17 +1,15 @@
 //! `everloop mesh join`: makes this machine a node of a mesh.
 
-use std::hash::{BuildHasher, RandomState};
-
-use everloop_core::ids::NodeId;
-use everloop_core::mesh::keys::{Keyring, Listing};
+use everloop_core::mesh::keys::Listing;
 use everloop_core::mesh::rights::Rights;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::{HubAddress, Membership};
-use everloop_engine::node_keys::{FormerKey, NodeKeys};
-use everloop_engine::state_folder::node_id;
+use everloop_engine::membership::HubAddress;
+use everloop_engine::node_keys::FormerKey;
+use everloop_engine::services::mesh::join::{self as service, JoinRequest, JoinedNode};
+use everloop_engine::services::mesh::trust;
 use serde_json::json;
 
-use super::{hub, trust};
+use super::hub;
 use crate::cli::VerbSession;
 use crate::ui::text::clean;
 
@@ -54,56 +52,46 @@ pub struct JoinArgs {
 }
 
 pub fn join(args: &JoinArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let before = Membership::read(&home)?;
-    let text = hub::address_text(args.url.as_deref(), session)?;
-    let name = args.name.clone().or_else(|| before.as_ref().map(|m| m.node.to_string())).unwrap_or_else(drawn);
-    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-        return Err(Failure::usage(format!("invalid node name `{name}`"))
-            .hint("letters, digits, `-`, `_` and `.`: everloop mesh join --name builder-2"));
-    }
-    let address = HubAddress { text, unverified: args.insecure_hub };
-    let membership = Membership::new(address, NodeId::new(name), args.max_parallel_turns)?;
-    if let Some(before) = before.filter(|b| b.hub != membership.hub) {
-        return Err(Failure::failed(format!("this machine is a node of the hub `{}` already", before.hub))
-            .hint("leave it first: everloop mesh leave"));
-    }
-    if args.new_key {
-        NodeKeys::forget_pair(&home)?;
-    }
-    let mut keys = NodeKeys::open(&home, &membership.node)?;
-    let mut hub = membership.open()?;
-    keys.announce(&mut hub, if args.new_key { FormerKey::Replace } else { FormerKey::Keep })?;
-    let shown = keys.public().fingerprint();
-    let mut lines =
-        vec![format!("node `{}` joined the hub `{}` with the key {shown}", membership.node, membership.hub)];
-    if hub.rights() == Rights::Worker {
-        lines.push("its login has the rights of a worker: it works on tasks, and never leads".to_owned());
-    }
-    let others = trust::listed(&keys, &hub)?;
-    let others: Vec<Listing> = others.into_iter().filter(|one| one.seal.key != *keys.public()).collect();
-    let trusted = trust::add(&mut keys, &wanted(args, &others, session)?, session)?;
-    membership.save(&home)?;
-    home.wake();
-    for other in &others {
-        let (node, key, how) = (&other.node, other.seal.key.fingerprint(), trust::standing(&keys, other));
-        lines.push(format!("  key {key} of node `{}`: {how}", clean(node.as_str())));
-    }
-    if others.iter().any(|other| !keys.trust().has(&other.seal.key)) {
-        lines.push("compare a fingerprint on its machine, then trust it: everloop mesh trust NODE".to_owned());
-    }
-    if !others.is_empty() {
-        lines.push(format!("there this key has to be trusted, too: everloop mesh trust {}", membership.node));
-    }
-    if home.owner().is_none_or(|owner| owner.role != "up") {
-        lines.push("start it: everloop up".to_owned());
-    }
+    let request = JoinRequest {
+        address: HubAddress { text: hub::address_text(args.url.as_deref(), session)?, unverified: args.insecure_hub },
+        name: args.name.clone(),
+        max_parallel_turns: args.max_parallel_turns,
+        former: if args.new_key { FormerKey::Replace } else { FormerKey::Keep },
+    };
+    let joining = service::begin(session, request)?;
+    let wanted = wanted(args, &joining.others, session)?;
+    let joined = joining.finish(session, &wanted)?;
+    let (membership, shown) = (&joined.membership, joined.key.fingerprint());
     session.ui.answer(
-        &lines,
+        &lines(&joined),
         &json!({ "node": membership.node, "hub": membership.hub, "max_parallel_turns": membership.max_parallel_turns,
-            "rights": hub.rights(), "key": keys.public(), "fingerprint": shown, "trusted": trusted }),
+            "rights": joined.rights, "key": joined.key, "fingerprint": shown, "trusted": joined.trusted }),
     )?;
     Ok(Code::Ok)
+}
+
+fn lines(joined: &JoinedNode) -> Vec<String> {
+    let membership = &joined.membership;
+    let shown = joined.key.fingerprint();
+    let mut lines =
+        vec![format!("node `{}` joined the hub `{}` with the key {shown}", membership.node, membership.hub)];
+    if joined.rights == Rights::Worker {
+        lines.push("its login has the rights of a worker: it works on tasks, and never leads".to_owned());
+    }
+    for other in &joined.others {
+        let (key, how) = (&other.fingerprint, other.standing);
+        lines.push(format!("  key {key} of node `{}`: {how}", clean(other.node.as_str())));
+    }
+    if joined.others.iter().any(|other| !other.is_trusted) {
+        lines.push("compare a fingerprint on its machine, then trust it: everloop mesh trust NODE".to_owned());
+    }
+    if !joined.others.is_empty() {
+        lines.push(format!("there this key has to be trusted, too: everloop mesh trust {}", membership.node));
+    }
+    if !joined.is_up {
+        lines.push("start it: everloop up".to_owned());
+    }
+    lines
 }
 
 /// The keys that the person trusts, of those that the hub lists.
@@ -122,13 +110,4 @@ fn wanted(args: &JoinArgs, others: &[Listing], session: &VerbSession) -> Result<
     }
     let agreed = session.ui.agrees("run what these keys sign?")?;
     Ok(if agreed { others.to_vec() } else { Vec::new() })
-}
-
-/// The machine's name and four letters: two state folders on one machine are two nodes.
-fn drawn() -> String {
-    let bits = RandomState::new().hash_one(std::process::id());
-    let letter = |i: u32| char::from(b'a' + ((bits >> (8 * i)) % 26) as u8);
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' };
-    let name: String = node_id().as_str().chars().map(plain).collect();
-    format!("{name}-{}", (0..4).map(letter).collect::<String>())
 }

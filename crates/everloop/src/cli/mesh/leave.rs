@@ -1,8 +1,7 @@
 //! `everloop mesh leave`: removes this node from its mesh.
 
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::membership::Membership;
-use everloop_engine::node_keys::NodeKeys;
+use everloop_engine::services::mesh::leave as service;
 use serde_json::json;
 
 use crate::cli::VerbSession;
@@ -12,15 +11,7 @@ use crate::cli::VerbSession;
 pub struct LeaveArgs {}
 
 pub fn leave(_: &LeaveArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    let home = session.home()?;
-    let Some(membership) = Membership::read(&home)? else {
-        return Err(
-            Failure::usage("this machine is not a node of a mesh").hint("join one: everloop mesh join postgres://…")
-        );
-    };
-    Membership::remove(&home)?;
-    NodeKeys::forget_trust(&home)?;
-    home.wake();
+    let membership = service::leave(session)?;
     let said = format!("node `{}` left the hub `{}`", membership.node, membership.hub);
     session.ui.said(&said, &json!({ "node": membership.node, "hub": membership.hub }))?;
     Ok(Code::Ok)

@@ -2,13 +2,11 @@
 //! merges, and the signature of this node's own key.
 
 use everloop_core::mesh::MeshLoop;
-use everloop_core::mesh::keys::{Keyring, Listing, TrustedKey, sealed};
+use everloop_core::mesh::keys::TrustedKey;
 use everloop_engine::error::{Code, Failure};
-use everloop_engine::node_keys::{FormerKey, NodeKeys};
-use everloop_store::{Ledger, Postgres};
+use everloop_engine::services::mesh::trust::{self as service, KeyChoice};
 use serde_json::json;
 
-use super::find;
 use crate::cli::VerbSession;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
@@ -50,66 +48,24 @@ pub struct SignArgs {
 }
 
 pub fn trust(args: &TrustArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let (membership, mut hub) = session.hub()?;
-    let home = session.home()?;
-    let mut keys = NodeKeys::open(&home, &membership.node)?;
-    keys.announce(&mut hub, FormerKey::Keep)?;
     if let Some(named) = &args.revoke {
-        return revoke(named, &mut keys, session);
+        return revoke(named, session);
     }
-    let listed = listed(&keys, &hub)?;
-    let wanted: Vec<Listing> = match &args.named {
-        Some(named) => vec![one(&listed, named)?],
-        None if args.all => listed,
-        None => return list(&keys, &hub, session),
+    let choice = match &args.named {
+        Some(named) => KeyChoice::Named(named.clone()),
+        None if args.all => KeyChoice::All,
+        None => return list(session),
     };
-    let trusted = add(&mut keys, &wanted, session)?;
-    home.wake();
-    let lines: Vec<String> = trusted.iter().map(said).collect();
-    session.ui.answer(&lines, &json!({ "trusted": trusted }))?;
+    let trusted = service::trust(session, &choice)?;
+    let said = |trusted: &TrustedKey| {
+        format!("node `{}` is trusted here: {}", clean(trusted.node.as_str()), trusted.key.fingerprint())
+    };
+    session.ui.answer(&trusted.iter().map(said).collect::<Vec<_>>(), &json!({ "trusted": trusted }))?;
     Ok(Code::Ok)
 }
 
-fn said(trusted: &TrustedKey) -> String {
-    format!("node `{}` is trusted here: {}", clean(trusted.node.as_str()), trusted.key.fingerprint())
-}
-
-/// The keys that the hub lists, without those that no key signed for.
-pub(super) fn listed(keys: &NodeKeys, hub: &dyn Ledger) -> Result<Vec<Listing>, Failure> {
-    Ok(keys.listed(hub)?.into_iter().filter_map(|(_, listing)| listing.ok()).collect())
-}
-
-/// The listed key that a person means.
-pub(super) fn one(listed: &[Listing], named: &str) -> Result<Listing, Failure> {
-    let found = listed.iter().find(|listing| listing.is_named(named));
-    found.cloned().ok_or_else(|| {
-        Failure::usage(format!("the hub lists no node, key or fingerprint `{named}`"))
-            .hint("`everloop mesh trust` shows them; a node lists its key when it joins or starts")
-    })
-}
-
-/// Puts keys on the trust list.
-pub(super) fn add(keys: &mut NodeKeys, wanted: &[Listing], session: &VerbSession) -> Result<Vec<TrustedKey>, Failure> {
-    let trusted =
-        |listing: &Listing| TrustedKey { key: listing.seal.key.clone(), node: listing.node.clone(), at: session.now() };
-    let added: Vec<TrustedKey> = wanted.iter().map(trusted).collect();
-    keys.change(|list| added.iter().cloned().for_each(|one| list.add(one)))?;
-    Ok(added)
-}
-
-fn revoke(named: &str, keys: &mut NodeKeys, session: &VerbSession) -> Result<Code, Failure> {
-    let own = keys.trust().node_of(keys.public()).is_some_and(|node| node.as_str() == named);
-    if own || keys.public().is_named(named) {
-        return Err(Failure::usage("a node always trusts its own key")
-            .hint("draw another one with `everloop mesh join --new-key`, or leave: everloop mesh leave"));
-    }
-    let gone = keys.change(|list| list.revoke(named))?;
-    if gone.is_empty() {
-        return Err(
-            Failure::usage(format!("`{named}` is not on the trust list")).hint("`everloop mesh trust` shows what is")
-        );
-    }
-    session.home()?.wake();
+fn revoke(named: &str, session: &VerbSession) -> Result<Code, Failure> {
+    let gone = service::revoke(session, named)?;
     let said = |key: &TrustedKey| {
         format!("node `{}` is not trusted here any more: {}", clean(key.node.as_str()), key.key.fingerprint())
     };
@@ -117,52 +73,21 @@ fn revoke(named: &str, keys: &mut NodeKeys, session: &VerbSession) -> Result<Cod
     Ok(Code::Ok)
 }
 
-/// Whether this node trusts a listed key, in words.
-pub(super) fn standing(keys: &NodeKeys, listing: &Listing) -> &'static str {
-    let trust = keys.trust();
-    match trust.node_of(&listing.seal.key) {
-        Some(_) if listing.seal.key == *keys.public() => "this node",
-        Some(node) if *node == listing.node => "trusted",
-        Some(_) => "trusted under another name",
-        None if trust.keys.iter().any(|known| known.node == listing.node) => "ANOTHER KEY is trusted",
-        None => "not trusted",
-    }
-}
-
-fn list(keys: &NodeKeys, hub: &Postgres, session: &VerbSession) -> Result<Code, Failure> {
+fn list(session: &VerbSession) -> Result<Code, Failure> {
+    let keys = service::list(session)?;
     let mut table = Table::new(&["NODE", "TRUST", "FINGERPRINT"]);
-    let mut all = Vec::new();
-    let found = keys.listed(hub)?;
-    for (node, listing) in &found {
-        match listing {
-            Ok(listing) => {
-                let (standing, shown) = (standing(keys, listing), listing.seal.key.fingerprint());
-                table.row([clean(node.as_str()), standing.to_owned(), shown.clone()]);
-                all.push(json!({ "node": node, "key": listing.seal.key, "fingerprint": shown, "trust": standing }));
-            }
-            Err(why) => {
-                table.row([clean(node.as_str()), "not valid".to_owned(), clean(why)]);
-                all.push(json!({ "node": node, "trust": "not valid", "why": why }));
-            }
-        }
+    for key in &keys {
+        let trust = if key.is_listed { key.trust } else { "trusted, not in the hub" };
+        let shown = key.fingerprint.clone().or_else(|| key.why.as_deref().map(clean));
+        table.row([clean(key.node.as_str()), trust.to_owned(), shown.unwrap_or_default()]);
     }
-    let is_listed = |known: &&TrustedKey| !found.iter().any(|(node, _)| *node == known.node);
-    for known in keys.trust().keys.iter().filter(is_listed) {
-        let shown = known.key.fingerprint();
-        table.row([clean(known.node.as_str()), "trusted, not in the hub".to_owned(), shown.clone()]);
-        all.push(json!({ "node": known.node, "key": known.key, "fingerprint": shown, "trust": "trusted" }));
-    }
-    session.ui.answer(&table.lines(session.ui.width()), &json!({ "keys": all }))?;
+    session.ui.answer(&table.lines(session.ui.width()), &json!({ "keys": keys }))?;
     Ok(Code::Ok)
 }
 
-/// Signs a loop as it stands in the hub: its commands and its state.
 pub fn sign(args: &SignArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let (membership, mut hub) = session.hub()?;
-    let keys = NodeKeys::open(&session.home()?, &membership.node)?;
-    keys.announce(&mut hub, FormerKey::Keep)?;
-    let (version, mut state) = find(&hub, &args.id)?;
-    for line in commands(&state) {
+    let unsigned = service::to_sign(session, &args.id)?;
+    for line in commands(&unsigned.state) {
         session.ui.talk(&line);
     }
     if !args.yes {
@@ -174,11 +99,7 @@ pub fn sign(args: &SignArgs, session: &VerbSession) -> Result<Code, Failure> {
             return Ok(Code::Ok);
         }
     }
-    state.sign(&keys);
-    let note = format!("signed by {}", keys.public().fingerprint());
-    hub.transact(session.now(), &sealed(state.save(version, &[note]), &keys))?;
-    session.home()?.wake();
-    let shown = keys.public().fingerprint();
+    let shown = unsigned.sign(session)?;
     session.ui.said(&format!("loop `{}` is signed by {shown}", args.id), &json!({ "id": args.id, "key": shown }))?;
     Ok(Code::Ok)
 }

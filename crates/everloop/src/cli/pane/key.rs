@@ -1,11 +1,11 @@
 //! `everloop pane key`: presses keys in a pane, the explicit answer to a dialog.
 
-use everloop_agents::tmux::{PaneError, PaneKey, TmuxServer};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::Panes;
 use serde_json::json;
 
+use super::VerbSession;
 use super::list::describe;
-use super::{VerbSession, failure};
 
 const HELP: &str = "Examples:
   everloop pane key helper enter          # takes the marked choice
@@ -27,12 +27,8 @@ pub struct PaneKeyArgs {
     keys: Vec<String>,
 }
 
-pub fn press(args: &PaneKeyArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let keys: Result<Vec<PaneKey>, PaneError> = args.keys.iter().map(|key| key.parse()).collect();
-    let keys = keys.map_err(failure)?;
-    let pane = server.pane(&args.name).map_err(failure)?;
-    server.press(&pane, &keys).map_err(failure)?;
-    let (_, state) = server.see(&pane).map_err(failure)?;
+pub fn press(args: &PaneKeyArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let (pane, state) = panes.press(&args.name, &args.keys)?;
     let said = format!("{} pressed; `{}` is {}", args.keys.join(" "), pane.name, describe(&state, session.ui.paint()));
     session
         .ui

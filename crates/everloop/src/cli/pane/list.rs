@@ -1,21 +1,20 @@
 //! `everloop pane list`: all panes and what their programs are doing.
 
-use everloop_agents::tmux::{Pane, PaneOrigin, State, TmuxServer};
+use everloop_agents::tmux::{Pane, PaneOrigin, State};
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::quantities::tokens;
+use everloop_engine::services::pane::{Panes, SeenPane};
 use serde_json::json;
 
-use super::{VerbSession, failure, view};
+use super::{VerbSession, view};
 use crate::ui::Paint;
 use crate::ui::table::Table;
 use crate::ui::text::clean;
 
-pub fn list(server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
+pub fn list(panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
     let mut table = Table::new(&["NAME", "KIND", "STATE", "TOKENS", "PID", "COMMAND"]);
     let mut all = Vec::new();
-    for pane in server.panes().map_err(failure)? {
-        let (_, state) = server.see(&pane).map_err(failure)?;
-        let used = server.used(&pane);
+    for SeenPane { pane, state, used } in panes.list()? {
         table.row([
             pane.name.to_string(),
             pane.kind.label().to_owned(),

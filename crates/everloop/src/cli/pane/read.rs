@@ -1,10 +1,11 @@
 //! `everloop pane read`: prints the screen of a pane.
 
-use everloop_agents::tmux::{Colours, ScreenCapture, TmuxServer};
+use everloop_agents::tmux::{Colours, ScreenCapture};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::{PaneScreen, Panes};
 use serde_json::json;
 
-use super::{VerbSession, failure};
+use super::VerbSession;
 use crate::ui::text::clean_lines;
 
 /// Prints the screen of a pane, also after its program has ended.
@@ -21,19 +22,17 @@ pub struct PaneReadArgs {
     colours: bool,
 }
 
-pub fn read(args: &PaneReadArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let pane = server.pane(&args.name).map_err(failure)?;
-    let (sight, state) = server.see(&pane).map_err(failure)?;
+pub fn read(args: &PaneReadArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
     let colours = if args.colours { Colours::Escaped } else { Colours::Plain };
-    let text = server.read(&pane, ScreenCapture { colours, history: args.history }).map_err(failure)?;
-    let text = text.trim_end();
+    let found = panes.read(&args.name, ScreenCapture { colours, history: args.history })?;
+    let PaneScreen { pane, state, title, text } = &found;
     let lines = match colours {
         Colours::Plain => clean_lines(text, usize::MAX),
         // The capture holds no escapes but colours.
         Colours::Escaped => text.lines().map(str::to_owned).collect(),
     };
     let content = json!({
-        "pane": pane.name, "state": state.label(), "detail": state, "title": sight.title, "text": text,
+        "pane": pane.name, "state": state.label(), "detail": state, "title": title, "text": text,
     });
     session.ui.answer(&lines, &content)?;
     Ok(Code::Ok)

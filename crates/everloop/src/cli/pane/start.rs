@@ -1,9 +1,10 @@
 //! `everloop pane start`: starts a program in a new pane.
 
-use everloop_agents::tmux::{PaneProgram, PaneVariable, Program, TmuxServer};
+use everloop_agents::tmux::PaneProgram;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::{Panes, StartPane};
 
-use super::{KindName, VerbSession, failure, view};
+use super::{KindName, VerbSession, view};
 
 const HELP: &str = "Examples:
   everloop pane start helper -- claude --permission-mode acceptEdits
@@ -30,17 +31,9 @@ pub struct PaneStartArgs {
     argv: Vec<String>,
 }
 
-pub fn start(args: PaneStartArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let name = args.name.parse().map_err(failure)?;
-    let kind =
-        args.kind.map_or_else(|| PaneProgram::of(args.argv.first().map_or("", String::as_str)), PaneProgram::from);
-    let variable = |word: String| match word.split_once('=') {
-        Some((name, value)) => PaneVariable::Fixed { name: name.to_owned(), value: value.to_owned() },
-        None => PaneVariable::Outside { name: word },
-    };
-    let env = args.env.into_iter().map(variable).collect();
-    let program = Program { argv: args.argv, cwd: session.dir.clone(), env };
-    let pane = server.start(name, kind, program).map_err(failure)?;
+pub fn start(args: PaneStartArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let PaneStartArgs { name, kind, env, argv } = args;
+    let pane = panes.start(StartPane { name, kind: kind.map(PaneProgram::from), env, argv })?;
     let said =
         format!("`{}` runs as process {}; `everloop pane attach {}` shows it", pane.name, pane.process.pid, pane.name);
     session.ui.said(&said, &view(&pane))?;

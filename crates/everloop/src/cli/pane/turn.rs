@@ -7,15 +7,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everloop_agents::tmux::{PaneNews, PaneTurn, PaneTurnEnd, State, TmuxServer};
-use everloop_core::stream::{AgentEvent, VendorLimit};
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::Panes;
+use everloop_engine::services::pane::turn::{PaneTurnNews, PaneTurnRequest};
 
-use super::list::describe;
-use super::{VerbSession, failure, typing};
-use crate::ui::Paint;
-use crate::ui::text::{clean, clean_lines};
+use super::VerbSession;
 
 /// Waits until the program is idle, types the prompt, waits until it has worked.
 #[derive(Debug, clap::Args)]
@@ -43,75 +40,24 @@ pub struct PaneTurnArgs {
     stop_file: Option<PathBuf>,
 }
 
-pub fn turn(args: &PaneTurnArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
+pub fn turn(args: PaneTurnArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
     if let Some(note) = &args.note {
         session.ui.warn(note);
     }
-    let pane = server.pane(&args.pane).map_err(failure)?;
-    let prompt = typing::read_text(&args.prompt_file)?;
-    if prompt.as_str().trim().is_empty() {
-        return Err(Failure::usage(format!("`{}` holds no prompt", args.prompt_file.display())));
-    }
-    if let Some(changes) = prompt.changes() {
-        session.ui.warn(&changes);
-    }
-    let turn = PaneTurn {
-        prompt,
+    let request = PaneTurnRequest {
+        pane: args.pane,
+        prompt_file: args.prompt_file,
         limit: args.timeout,
         quiet: args.quiet,
-        stop_file: args.stop_file.clone(),
+        stop_file: args.stop_file,
         answer_within: args.answer_within,
     };
-    let mut closed = Ok(());
-    let ended = server.turn(&pane, &turn, &mut |news| {
-        let said = match news {
-            PaneNews::Asks(question) => AgentEvent::Asking { what: clean(question) },
-            PaneNews::Used(usage) => AgentEvent::Used(usage),
-            PaneNews::GoesOn => AgentEvent::Text { text: "answered".to_owned() },
-        };
-        if closed.is_ok() {
-            closed = session.ui.json(&said);
+    panes.turn(request, &mut |news| match news {
+        PaneTurnNews::Warning(text) => {
+            session.ui.warn(&text);
+            Ok(())
         }
-    });
-    closed?;
-    let (screen, limit, failed) = match ended.map_err(failure)? {
-        PaneTurnEnd::Done { screen } => (screen, None, None),
-        PaneTurnEnd::Stuck { state, limit, screen } => (screen, limit, Some(stuck(&args.pane, &state))),
-        PaneTurnEnd::TimedOut { state, screen, typed } => {
-            let when = if typed { "after the prompt was typed" } else { "before the prompt could be typed" };
-            let state = describe(&state, Paint::Off);
-            let message = format!("timed out {when}: `{}` is {state}", args.pane);
-            (screen, None, Some(Failure::new(Code::NotReached, message)))
-        }
-    };
-    let text = clean_lines(screen.trim_end(), usize::MAX).join("\n");
-    session.ui.json(&AgentEvent::Text { text })?;
-    // After the text: text that follows a limit means that it is over.
-    if let Some(limit) = limit {
-        session.ui.json(&AgentEvent::Limit(VendorLimit { text: clean(&limit.text), ..limit }))?;
-    }
-    let Some(failed) = failed else {
-        session.ui.json(&AgentEvent::Result { ok: true, text: last_line(&screen) })?;
-        return Ok(Code::Ok);
-    };
-    Err(failed)
-}
-
-fn last_line(screen: &str) -> String {
-    clean(screen.trim_end().lines().last().unwrap_or_default().trim())
-}
-
-fn stuck(name: &str, state: &State) -> Failure {
-    let code = match state {
-        State::Limited { .. } => Code::Held,
-        State::Asking { .. } => Code::NeedsPerson,
-        State::Dead { .. } => Code::Away,
-        State::Idle | State::Working | State::Unknown => Code::Failed,
-    };
-    let next = match state {
-        State::Asking { .. } => format!("everloop pane attach {name}"),
-        State::Dead { .. } => format!("everloop pane respawn {name}"),
-        State::Idle | State::Working | State::Limited { .. } | State::Unknown => format!("everloop pane read {name}"),
-    };
-    Failure::new(code, format!("`{name}` is {}", describe(state, Paint::Off))).hint(next)
+        PaneTurnNews::Record(record) => session.ui.json(&record),
+    })?;
+    Ok(Code::Ok)
 }

@@ -1,18 +1,15 @@
 //! `everloop pane type`: types text into a pane.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use everloop_agents::tmux::{Finish, SafeText, TmuxServer};
+use everloop_agents::tmux::{Finish, SafeText};
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::pane::{Panes, read_text};
 use serde_json::json;
 
-use super::{VerbSession, failure};
-
-/// A prompt of more than this is a mistake; agents take a few hundred thousand characters.
-const LARGEST: u64 = 16 << 20;
+use super::VerbSession;
 
 const HELP: &str = "Examples:
   everloop pane type helper \"what is left to do?\"
@@ -40,8 +37,8 @@ pub struct PaneTypingArgs {
     no_enter: bool,
 }
 
-pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &VerbSession) -> Result<Code, Failure> {
-    let pane = server.pane(&args.name).map_err(failure)?;
+pub fn type_text(args: &PaneTypingArgs, panes: &Panes, session: &VerbSession) -> Result<Code, Failure> {
+    let pane = panes.pane(&args.name)?;
     let text = match (&args.text, &args.file) {
         (Some(text), _) => SafeText::clean(text.as_bytes()),
         (None, Some(file)) => read_text(file)?,
@@ -51,7 +48,7 @@ pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &VerbSessi
         session.ui.warn(&changes);
     }
     let finish = if args.no_enter { Finish::Nothing } else { Finish::Enter };
-    let typed = server.type_text(&pane, &text, finish).map_err(failure)?;
+    let typed = panes.type_text(&pane, &text, finish)?;
     let stripped: serde_json::Map<_, _> =
         text.stripped().iter().map(|(c, n)| (format!("U+{:04X}", u32::from(*c)), json!(n))).collect();
     let content = json!({ "typed": {
@@ -60,20 +57,4 @@ pub fn type_text(args: &PaneTypingArgs, server: &TmuxServer, session: &VerbSessi
     }});
     session.ui.said(&format!("{} bytes were typed into `{}`", typed.bytes, pane.name), &content)?;
     Ok(Code::Ok)
-}
-
-/// The text of a file, or of stdin, without keys.
-pub fn read_text(file: &Path) -> Result<SafeText, Failure> {
-    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{}`", file.display())).because(&e);
-    let mut bytes = Vec::new();
-    let read = if file == Path::new("-") {
-        std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(file).and_then(|f| f.take(LARGEST + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(cannot)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(Failure::usage(format!("`{}` is longer than {} MB", file.display(), LARGEST >> 20)));
-    }
-    Ok(SafeText::clean(&bytes))
 }

@@ -1,16 +1,14 @@
 //! From flags and files to a loop in the ledger.
 
-use std::path::Path;
-
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::LoopState;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::projects::ProjectFile;
-use everloop_engine::record::read_state;
-use everloop_engine::services::create::Attachment;
+use everloop_engine::services::create::{CreatedLoop, NewLoop};
 use everloop_engine::services::preflight::{Obstacle, agents_ready};
-use everloop_engine::services::{agents, create, loops, trust};
-use everloop_store::{Ledger, Sqlite};
+use everloop_engine::services::run::configured;
+use everloop_engine::services::{agents, create, trust};
+use everloop_store::Sqlite;
 
 use super::RunArgs;
 use crate::cli::{VerbSession, config as config_verb};
@@ -156,7 +154,9 @@ pub fn find_or_create(
     {
         return Ok((state, LoopOrigin::Resumed));
     }
-    Ok((make(wanted, session, ledger, args.attachment())?, LoopOrigin::Made))
+    let made = create::create(session, ledger, &new, args.attachment())?;
+    show_unseen(session, &made);
+    Ok((made.state, LoopOrigin::Made))
 }
 
 /// Adds the loops of this folder's configuration that are not known yet. A file that is not trusted
@@ -166,30 +166,14 @@ pub fn add_configured(session: &VerbSession, ledger: &mut Sqlite) -> Result<(), 
         session.ui.warn(&line);
     }
     let config = config_verb::load_in_force(session)?;
-    let known: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
-    for wanted in config.check(&moment(session))? {
-        // A loop that has reached its goal is known, too: `up` does not start it a second time.
-        let mine = |s: &LoopState| s.name == wanted.name && Path::new(&s.spec.workspace.dir) == wanted.workspace.dir;
-        let known: Vec<&LoopState> = known.iter().filter(|state| mine(state)).collect();
-        if known.is_empty() {
-            let state = make(&wanted, session, ledger, Attachment::Background)?;
-            session.ui.talk(&format!("added loop {} ({}) from everloop.toml", state.id, state.name));
-        }
-        for state in known.into_iter().filter(|state| state.people.attached && !state.is_over()) {
-            loops::detach(session, ledger, &state.id)?;
-        }
-    }
-    Ok(())
+    let wanted: Vec<NewLoop> = config.check(&moment(session))?.iter().map(ResolvedLoop::new_loop).collect();
+    configured::add(session, ledger, &wanted, &mut |made| {
+        show_unseen(session, made);
+        session.ui.talk(&format!("added loop {} ({}) from everloop.toml", made.state.id, made.state.name));
+    })
 }
 
-/// Makes a loop and prints what it will not see.
-pub(super) fn make(
-    wanted: &ResolvedLoop,
-    session: &VerbSession,
-    ledger: &mut Sqlite,
-    attachment: Attachment,
-) -> Result<LoopState, Failure> {
-    let made = create::create(session, ledger, &wanted.new_loop(), attachment)?;
+/// Prints what turns and checks of a new loop will not see.
+pub(super) fn show_unseen(session: &VerbSession, made: &CreatedLoop) {
     made.warnings.iter().for_each(|line| session.ui.warn(line));
-    Ok(made.state)
 }

@@ -1,4 +1,4 @@
-//! The same command again: its flags and files hold for the loop that goes on.
+//! The same command again: its settings hold for the loop that goes on.
 
 use std::time::Duration;
 
@@ -10,33 +10,41 @@ use everloop_core::reason::RuleId;
 use everloop_core::spec::{AgentSpec, Bounds, Budget, LoopSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_engine::error::{Code, Failure};
-use everloop_engine::quantities::{flag_of, used_up};
-use everloop_engine::services::create::Attachment;
 use everloop_store::{Ledger, Sqlite};
 
-use crate::cli::VerbSession;
-use crate::cli::message::send;
-use crate::config::ResolvedLoop;
+use crate::caller::person;
+use crate::error::{Code, Failure};
+use crate::quantities::{flag_of, used_up};
+use crate::services::ServiceContext;
+use crate::services::create::Attachment;
 
 /// The same command, typed again.
-pub(super) struct Again<'a> {
-    pub wanted: &'a ResolvedLoop,
+#[derive(Clone, Copy, Debug)]
+pub struct RunAgain<'a> {
+    /// The settings of the command.
+    pub wanted: &'a LoopSpec,
     pub attachment: Attachment,
 }
 
-/// Takes over what differs and lets a paused, stopped or exhausted loop go on. Returns the settings
-/// from now on.
-pub(super) fn take_over(
-    session: &VerbSession,
+/// What the loop takes over.
+#[derive(Clone, Debug)]
+pub struct TakenOver {
+    /// The settings from now on.
+    pub spec: LoopSpec,
+    /// What differs, by the names of flags and keys.
+    pub changes: Vec<&'static str>,
+}
+
+/// Takes over what differs and lets a paused, stopped or exhausted loop go on.
+pub fn take_over(
+    context: &ServiceContext,
     ledger: &mut Sqlite,
     state: &LoopState,
-    again: &Again<'_>,
-) -> Result<LoopSpec, Failure> {
-    let wanted = again.wanted;
-    let spec = with_flags(state, wanted, session.now());
+    again: RunAgain<'_>,
+) -> Result<TakenOver, Failure> {
+    let spec = with_flags(state, again.wanted, context.now());
     let limits = RunLimits { bounds: spec.bounds.clone(), budget: spec.guard.budget.clone() };
-    if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, session.now())) {
+    if let Some(bound) = limits.still_ended(state).or_else(|| limits.used_up(state, context.now())) {
         return Err(Failure::new(Code::NotReached, format!("loop `{}`: its {}", state.id, used_up(bound)))
             .hint(format!("give it more: everloop resume {} {}", state.id, flag_of(bound))));
     }
@@ -47,7 +55,6 @@ pub(super) fn take_over(
     }
     let changes = changes(&state.spec, &spec);
     if !changes.is_empty() {
-        session.ui.talk(&format!("takes over for loop {}: {}", state.id, changes.join(", ")));
         commands.push(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
     }
     if matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == RuleId::ChecksBroken) {
@@ -58,18 +65,18 @@ pub(super) fn take_over(
     }
     let signal = |command: &LoopCommand| {
         let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
-        Op::Signal { to: state.id.to_string(), by: send::person(), body }
+        Op::Signal { to: state.id.to_string(), by: person(), body }
     };
     let ops: Vec<Op> = commands.iter().map(signal).collect();
     if !ops.is_empty() {
-        ledger.transact(session.now(), &ops)?;
+        ledger.transact(context.now(), &ops)?;
     }
-    Ok(spec)
+    Ok(TakenOver { spec, changes })
 }
 
 /// The loop's settings with those of this command. What was found in the folder when the loop was
 /// made (pins, judge files, origin) stays.
-fn with_flags(state: &LoopState, wanted: &ResolvedLoop, now: Time) -> LoopSpec {
+fn with_flags(state: &LoopState, wanted: &LoopSpec, now: Time) -> LoopSpec {
     let mut spec = state.spec.clone();
     spec.agent = wanted.agent.clone();
     spec.others.clone_from(&wanted.others);

@@ -4,29 +4,31 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use everloop_core::time::{Time, human};
-use everloop_engine::record::read_state;
-use everloop_engine::state_folder::{LockOwner, StateFolder};
 use everloop_store::{Ledger, Sqlite, replay};
 
-use super::{Chart, Finding, Remedy};
-use crate::cli::VerbSession;
-use crate::ui::quantities::here;
-use crate::ui::text::count;
+use super::{Chart, DoctorFinding, Remedy};
+use crate::error::Failure;
+use crate::outboxes;
+use crate::quantities::here;
+use crate::record::read_state;
+use crate::services::ServiceContext;
+use crate::state_folder::{LockOwner, StateFolder};
+use crate::text::count;
 
 /// A last record later than now by more than this means that the clock was set back.
 const CLOCK_SLACK_MS: i64 = 60_000;
 
 /// The findings, and the ledger if it can be used.
-pub fn look(
+pub(super) fn look(
+    context: &ServiceContext,
     home: &StateFolder,
     supervisor: Option<&LockOwner>,
     remedy: &Remedy,
-    session: &VerbSession,
-) -> (Vec<Finding>, Option<Sqlite>) {
+) -> (Vec<DoctorFinding>, Option<Sqlite>) {
     let mut chart = Chart::new("state");
     folder(&mut chart, home);
     wake_pipe(&mut chart, home, remedy);
-    let ledger = match session.reader(home) {
+    let ledger = match context.reader(home) {
         Ok(Some(ledger)) => Some(ledger),
         Ok(None) => {
             chart.ok("nothing was ever written: no loops yet");
@@ -40,8 +42,8 @@ pub fn look(
     };
     if let Some(ledger) = &ledger {
         database(&mut chart, ledger);
-        journal(&mut chart, ledger, session.now());
-        notifiers(&mut chart, ledger, session.now());
+        journal(&mut chart, ledger, context.now());
+        notifiers(&mut chart, ledger, context.now());
     }
     let usable = ledger.filter(|ledger| loops(&mut chart, ledger, supervisor));
     (chart.findings, usable)
@@ -49,7 +51,7 @@ pub fn look(
 
 /// An unreachable notifier is tried again automatically; a person may have to mend the other side.
 fn notifiers(chart: &mut Chart, ledger: &Sqlite, now: Time) {
-    match everloop_engine::outboxes::troubles(ledger, now) {
+    match outboxes::troubles(ledger, now) {
         Ok(troubles) => {
             for (name, trouble) in troubles {
                 chart.warn(format!("notifier `{name}` {trouble}"), format!("everloop ticket notifiers --test {name}"));
@@ -120,7 +122,7 @@ fn journal(chart: &mut Chart, ledger: &Sqlite, now: Time) {
 fn loops(chart: &mut Chart, ledger: &Sqlite, supervisor: Option<&LockOwner>) -> bool {
     let states = ledger
         .loops()
-        .map_err(everloop_engine::error::Failure::from)
+        .map_err(Failure::from)
         .and_then(|rows| rows.iter().map(read_state).collect::<Result<Vec<_>, _>>());
     let states = match states {
         Ok(states) => states,

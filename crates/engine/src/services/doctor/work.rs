@@ -13,28 +13,26 @@ use everloop_core::ids::LoopId;
 use everloop_core::spec::AgentSpec;
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
-use everloop_engine::error::Failure;
-use everloop_engine::install::watch;
-use everloop_engine::record::read_state;
-use everloop_engine::services::agents::{is_file_of, look_at};
-use everloop_engine::state_folder::StateFolder;
-use everloop_engine::trust::TrustStore;
 use everloop_store::{Ledger, Sqlite};
 
-use super::{Chart, Finding, Remedy};
-use crate::cli::VerbSession;
-use crate::ui::agents::{is_there, who};
-use crate::ui::text::count;
+use super::{Chart, DoctorFinding, Remedy};
+use crate::error::Failure;
+use crate::install::watch;
+use crate::record::read_state;
+use crate::services::agents::{is_file_of, is_there, look_at, title};
+use crate::state_folder::StateFolder;
+use crate::text::count;
+use crate::trust::TrustStore;
 
 /// The output of an ended loop's turns is kept as long as a person may need it.
 const OUTPUT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-pub async fn look(
+pub(super) async fn look(
     home: &StateFolder,
     ledger: Option<&Sqlite>,
     remedy: &Remedy,
-    session: &VerbSession,
-) -> Result<Vec<Finding>, Failure> {
+    now: Time,
+) -> Result<Vec<DoctorFinding>, Failure> {
     let mut chart = Chart::new("work");
     processes(&mut chart, home, remedy);
     let Some(ledger) = ledger else { return Ok(chart.findings) };
@@ -42,7 +40,7 @@ pub async fn look(
     let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     agents(&mut chart, &states);
     worktrees(&mut chart, home, &states, remedy).await;
-    turn_folders(&mut chart, home, &states, remedy, session.now());
+    turn_folders(&mut chart, home, &states, remedy, now);
     Ok(chart.findings)
 }
 
@@ -85,7 +83,7 @@ fn agents(chart: &mut Chart, states: &[LoopState]) {
 /// Checks that agents are installed and logged in; a command that is a path begins in `dir`.
 pub(super) fn agents_of(chart: &mut Chart, owner: &str, dir: &Path, specs: Vec<AgentSpec>) {
     for (agent, found) in look_at(specs) {
-        let subject = format!("agent `{}` of {owner}", who(&agent));
+        let subject = format!("agent `{}` of {owner}", title(&agent));
         let install = "install it, or give the loop another one in everloop.toml";
         match (is_there(&agent, &found) || is_file_of(&agent, dir), found.login) {
             (false, _) => chart.fail(format!("{subject} is not installed"), found.hint.unwrap_or(install)),

@@ -10,12 +10,12 @@ use everloop_agents::job::{self, JobEnd, Spec};
 use everloop_core::ids::LoopId;
 use everloop_core::isolation::IsolationMode;
 use everloop_core::time::Time;
-use everloop_engine::error::Failure;
-use everloop_engine::state_folder::StateFolder;
 use nix::sys::statvfs::statvfs;
 
-use super::{Chart, Finding};
-use crate::cli::{VerbSession, up};
+use super::{Chart, DoctorFinding};
+use crate::error::Failure;
+use crate::services::runtime::own_shim;
+use crate::state_folder::StateFolder;
 
 /// From here on `git merge-tree` works in worktrees, with every option that is used.
 const GIT_LEAST: (u32, u32) = (2, 34);
@@ -28,13 +28,13 @@ const CLOCK_LEAST: Time = Time(1_735_689_600_000); // 2025-01-01
 /// A trial job that takes longer means that the machine is stuck.
 const TRIAL: Duration = Duration::from_secs(20);
 
-pub async fn look(home: &StateFolder, session: &VerbSession) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn look(home: &StateFolder, now: Time) -> Result<Vec<DoctorFinding>, Failure> {
     let mut chart = Chart::new("machine");
     git(&mut chart, home.root()).await;
     containment(&mut chart, home).await?;
     isolation(&mut chart);
     disk(&mut chart, home.root());
-    clock(&mut chart, session.now());
+    clock(&mut chart, now);
     Ok(chart.findings)
 }
 
@@ -62,7 +62,7 @@ fn version(line: &str) -> Option<(u32, u32)> {
 async fn containment(chart: &mut Chart, home: &StateFolder) -> Result<(), Failure> {
     let dir = home.checks(&LoopId::new(format!("doctor-{}", std::process::id())));
     let spec = Spec { wall: TRIAL, ..Spec::new(vec!["true".to_owned()], "/") };
-    let shim = up::own_shim()?;
+    let shim = own_shim()?;
     let trial = async {
         job::prepare(&dir, &spec)?;
         let mut running = job::start(&shim, &dir, Environment::from_ours(&[]).into_vars())?;
