@@ -123,7 +123,7 @@ fn only_a_named_folder_of_the_checks_is_kept_between_their_runs() {
 }
 
 /// What git ignores is there for the next turn; the setup runs once for turns, and for the checks
-/// before each run, or once where a folder of theirs is kept.
+/// again when what it made was removed, or once where that folder is kept.
 #[test]
 fn caches_of_turns_stay_and_setup_runs_where_it_is_needed() {
     for cache in [&[][..], &["--check-cache", "cache"]] {
@@ -133,8 +133,8 @@ fn caches_of_turns_stay_and_setup_runs_where_it_is_needed() {
         env.git_run(&["commit", "-q", "-m", "ignore"]);
         env.write("../seen/log", "");
         let seen = env.project().join("../seen").canonicalize().expect("it was just made").display().to_string();
-        let setup = format!("basename $PWD >> {seen}/log");
-        let agent = "if test -e cache/n; then touch done; else mkdir cache; touch cache/n; fi";
+        let setup = format!("mkdir cache; basename $PWD >> {seen}/log");
+        let agent = "if test -e cache/n; then touch done; else touch cache/n; fi";
         let run = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0", "-n", "2"];
         env.run(&[&run[..], &["--setup", &setup, "--writable", &seen], cache].concat()).ok();
         let log = env.read("../seen/log");

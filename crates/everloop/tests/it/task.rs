@@ -98,7 +98,7 @@ fn dependencies_hold_a_task_back_and_unknown_ones_are_refused() {
     assert!(listed.contains("second") && !listed.contains("first"), "{listed}");
     let later = add(&env, &["later", "--in", "2h"]);
     env.run(&["task", "next"]).exits(3);
-    env.run(&["task", "claim", &later]).exits(1);
+    env.run(&["task", "claim", &later]).ok();
 }
 
 #[test]
