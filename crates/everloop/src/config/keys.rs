@@ -276,7 +276,7 @@ section! {
     integrate: IntegrateKey = "progress" => env "EVERLOOP_INTEGRATE" flag LoopFlag::new("integrate", Takes::One("WHEN"));
 
     /// A shell command run in every new clone before anything else there, for example `npm ci`;
-    /// where checks run it runs each time, unless `check_cache` names what it makes.
+    /// where checks run it runs again when what it made was removed; `check_cache` keeps that.
     setup: NonEmptyText => flag LoopFlag::new("setup", Takes::One("CMD"));
 
     /// Start from the uncommitted state of your tree instead of its last commit.

@@ -102,8 +102,10 @@ fn every_kind_of_monitor_makes_a_turn_of_a_change_and_nothing_of_peace() {
     add_line(&env, "old");
     env.run(&["trust"]).ok();
     let up = env.spawn(&["up"]);
-    env.wait_for("it watches all five", || seen(&env).as_object().is_some_and(|s| s.len() == 5));
-    assert_eq!((phase(&env).as_str(), open_keepalives(&env).len()), ("watching", 1));
+    env.wait_for("it watches all five", || {
+        seen(&env).as_object().is_some_and(|s| s.len() == 5) && phase(&env) == "watching"
+    });
+    assert_eq!(open_keepalives(&env).len(), 1);
     assert_eq!(env.the_loop()["started"], 0, "to watch takes no turn");
 
     env.write("in/new.txt", "hello");
@@ -146,7 +148,8 @@ fn without_news_it_parks_and_a_message_or_a_wake_brings_it_back() {
     let up = env.spawn(&["up"]);
     env.wait_for("it parks", || phase(&env) == "parked");
     let why = env.run(&["why"]).ok().stdout;
-    assert!(why.contains("is parked") && why.contains("nothing new in 2 beats"), "{why}");
+    // It parks after two; more may be over by now.
+    assert!(why.contains("is parked") && why.contains("nothing new in ") && why.contains(" beats"), "{why}");
     assert_eq!(open_keepalives(&env).len(), 1);
     env.run(&["message", "send", "main", "look at the docs"]).ok();
     env.wait_for("the message is read", || env.the_loop()["turns"] == 1);

@@ -70,8 +70,9 @@ fn an_adopted_pane_is_of_the_kind_of_its_program_unless_it_is_named() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     world.persons_tmux(&["new-session", "-d", "-s", "mine", &format!("exec '{}'", program.display())]);
     let adopt = |name: &str, kind| world.server.adopt(name.parse().unwrap(), kind, &wanted(&world, "mine:0.0"));
-    let front = || world.persons_tmux(&["display-message", "-p", "-t", "mine:0.0", "#{pane_current_command}"]);
-    wait_for("its program has the terminal", || front().trim() == "claude");
+    let pid = world.persons_tmux(&["display-message", "-p", "-t", "mine:0.0", "#{pane_pid}"]);
+    let line = || std::fs::read_to_string(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+    wait_for("its program runs", || line().split('\0').nth(1) == program.to_str());
     assert_eq!(adopt("guessed", None).unwrap().kind, PaneProgram::Claude);
     assert_eq!(adopt("named", Some(PaneProgram::Plain)).unwrap().kind, PaneProgram::Plain);
 }

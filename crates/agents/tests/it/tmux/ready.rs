@@ -30,8 +30,11 @@ fn idle(world: &World) -> Pane {
     pane
 }
 
-fn cwd(pane: &Pane) -> std::path::PathBuf {
-    std::fs::read_link(format!("/proc/{}/cwd", pane.process.pid)).unwrap()
+/// Waits until the pane's process is in this folder: tmux forks it and then goes there.
+#[track_caller]
+fn comes_to(pane: &Pane, folder: &std::path::Path) {
+    let cwd = format!("/proc/{}/cwd", pane.process.pid);
+    wait_for("it is in its folder", || std::fs::read_link(&cwd).is_ok_and(|at| at == folder));
 }
 
 fn folder(world: &World, name: &str) -> std::path::PathBuf {
@@ -73,7 +76,8 @@ fn the_dead_are_started_again_three_times_in_an_hour() {
         let note = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap().unwrap();
         assert!(note.contains(why) && note.contains(&format!("{n} of 3")), "{note}");
         let pane = world.server.pane("agent").unwrap();
-        assert!(pane.process.is_alive() && cwd(&pane) == work);
+        comes_to(&pane, &work);
+        assert!(pane.process.is_alive());
     }
     kill_server(&world);
     let refused = world.server.ready("agent", PaneTarget::Worktree(&work)).unwrap_err();
@@ -95,7 +99,8 @@ fn a_program_is_moved_while_it_is_idle() {
     assert!(note.contains("works in") && note.contains(&tree.display().to_string()), "{note}");
     let after = world.server.pane("agent").unwrap();
     assert!(!before.process.is_alive() && after.process.is_alive());
-    assert_eq!((cwd(&after), after.id()), (tree.clone(), before.id()));
+    comes_to(&after, &tree);
+    assert_eq!(after.id(), before.id());
     assert!(matches!(&after.origin, PaneOrigin::Started(program) if program.cwd == tree));
     assert_eq!(world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap(), None, "once is enough");
     // A recreated worktree has the same path, and the program is still in the old one.
@@ -103,14 +108,14 @@ fn a_program_is_moved_while_it_is_idle() {
     std::fs::remove_dir(&tree).unwrap();
     folder(&world, "tree");
     world.server.ready("agent", PaneTarget::Worktree(&tree)).unwrap().unwrap();
-    assert_eq!(cwd(&world.server.pane("agent").unwrap()), tree);
+    comes_to(&world.server.pane("agent").unwrap(), &tree);
     // With its folder gone for good it moves to the one of the loop, also without a worktree.
     let moved = world.server.pane("agent").unwrap();
     wait_for("it is idle", || world.server.see(&moved).unwrap().1 == State::Idle);
     std::fs::remove_dir(&tree).unwrap();
     let work = folder(&world, "work");
     world.server.ready("agent", PaneTarget::Folder(&work)).unwrap().unwrap();
-    assert_eq!(cwd(&world.server.pane("agent").unwrap()), work);
+    comes_to(&world.server.pane("agent").unwrap(), &work);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use everloop_agents::process::Identity;
 use everloop_testkit::wait;
 
 /// Nothing here takes this long unless it hangs.
-pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// A job with its folders.
 pub struct Room {
