@@ -124,7 +124,7 @@ fn every_scope_is_held_and_released_by_its_name() {
     assert_eq!(kinds, ["all", "node", "account", "loop"], "{all:?}");
     for scope in all {
         env.run(&["guard", "hold", &scope, "--reason", "x"]).ok();
-        assert_eq!(named(5, &|found| found["freeze"].is_object()), [scope.clone()]);
+        assert_eq!(named(5, &|found| found["freeze"].is_object()), std::slice::from_ref(&scope));
         env.run(&["guard", "release", &scope, "--reason", "y"]).ok();
     }
     env.run(&["guard", "status"]).ok();
