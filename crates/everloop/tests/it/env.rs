@@ -227,7 +227,12 @@ impl Env {
     /// The only loop, as `everloop show --json` prints it.
     #[track_caller]
     pub fn the_loop(&self) -> Value {
-        self.run(&["show", "--json"]).ok().json()["loop"].clone()
+        let shown = self.run(&["show", "--json"]);
+        // A `run` that was just started has not made it yet.
+        if shown.code == 2 && [&shown.stdout, &shown.stderr].iter().any(|text| text.contains("there is no loop yet")) {
+            return Value::Null;
+        }
+        shown.ok().json()["loop"].clone()
     }
 
     /// A command of everloop that is not started yet.
