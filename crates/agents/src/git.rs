@@ -62,6 +62,8 @@ const SETTINGS: &[&str] = &[
 /// Settings of indexes of everloop, which everloop itself reads; a person's index stays as it is.
 const INDEX_SETTINGS: &[&str] = &[
     "index.version=2",
+    // Its checksum is verified by nothing, and takes most of the time of writing a large one.
+    "index.skipHash=true",
     "index.sparse=false",
     "core.splitIndex=false",
     "core.trustctime=true",

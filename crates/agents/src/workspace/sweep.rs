@@ -119,7 +119,8 @@ impl<'a> Walk<'a> {
 
     fn folder(&mut self, below: &Path) -> io::Result<()> {
         for item in fs::read_dir(self.sweep.tree.join(below))? {
-            let name = item?.file_name();
+            let item = item?;
+            let name = item.file_name();
             if below.as_os_str().is_empty() && name == OsStr::new(".git") {
                 continue;
             }
@@ -128,7 +129,9 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let full = self.sweep.tree.join(&path);
-            let meta = fs::symlink_metadata(&full)?;
+            // By its name in the open folder, without following links: the whole path would be
+            // walked for each of many thousand files.
+            let meta = item.metadata()?;
             let holds_kept = || self.sweep.keep.iter().any(|kept| kept.starts_with(&path));
             if meta.is_dir() && (self.has_folder(&path) || holds_kept()) {
                 self.folder(&path)?;
