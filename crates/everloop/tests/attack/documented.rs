@@ -20,7 +20,7 @@ fn succeed(mode: &str, config: &str) -> (Vec<String>, bool) {
         env.write(&format!("../home/{name}"), "c4nary\n");
     }
     env.write("everloop.toml", config);
-    let folder = tempfile::Builder::new().prefix("tmux-everloop-").tempdir_in("/tmp").expect("a folder");
+    let folder = super::hidden_folder();
     let socket = folder.path().join("default");
     let _listener = UnixListener::bind(&socket).expect("a new socket");
     let tries = ATTEMPTS.map(|(name, command)| format!("({command}) > /dev/null 2>&1 && echo {name} >> found\n"));

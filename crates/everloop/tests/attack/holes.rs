@@ -92,7 +92,7 @@ fn passes(check: &str, options: &[&str], hole: Option<Bug>, config: &str) -> boo
 
 #[test]
 fn sockets_that_are_shown_are_found() {
-    let folder = tempfile::Builder::new().prefix("tmux-everloop-").tempdir_in("/tmp").expect("a folder");
+    let folder = super::hidden_folder();
     let path = folder.path().join("default");
     let _listener = UnixListener::bind(&path).expect("a new socket");
     let python = format!("import socket; socket.socket(socket.AF_UNIX).connect('{}')", path.display());

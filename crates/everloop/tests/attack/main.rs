@@ -19,6 +19,14 @@ mod own_commands;
 mod reach;
 mod verdict;
 
+/// A new folder inside of one that bubblewrap hides. The outer one stays: a command of another test
+/// that is being isolated at this moment would miss it.
+fn hidden_folder() -> tempfile::TempDir {
+    let outer = format!("/tmp/tmux-everloop-{}", nix::unistd::geteuid());
+    std::fs::create_dir_all(&outer).expect("`/tmp` can be written");
+    tempfile::tempdir_in(outer).expect("a folder")
+}
+
 /// An attempt that is not refused, and why that is no hole.
 struct Documented {
     name: &'static str,

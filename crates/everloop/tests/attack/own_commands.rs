@@ -131,7 +131,7 @@ fn open_commands_of_a_person_are_found() {
 #[test]
 fn a_notifier_reaches_the_network_and_the_bus_of_the_session() {
     for mode in ["landlock", "bubblewrap"] {
-        let runtime = tempfile::Builder::new().prefix("tmux-everloop-").tempdir_in("/tmp").expect("a folder");
+        let runtime = super::hidden_folder();
         let _bus = std::os::unix::net::UnixListener::bind(runtime.path().join("bus")).expect("a new socket");
         let web = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let port = web.local_addr().expect("it is bound").port();
