@@ -48,7 +48,7 @@ enum What {
         #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
         time: Option<std::time::Duration>,
     },
-    /// End a freeze and reset the reflexes
+    /// End a freeze, or a delay that an agent requested, and reset the reflexes
     Release {
         /// Scope to release [default: all that are frozen]
         #[arg(value_parser = parse_scope)]

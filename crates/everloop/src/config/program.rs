@@ -10,8 +10,8 @@ use super::naming;
 const DIGITS: usize = 8;
 
 /// The file name of the program and a digest of the paths that it runs: the program and, among its
-/// arguments, the scripts that exist. A command that names no file of its own (`sh -c …`) is told
-/// apart by the folder that it works in.
+/// arguments, the scripts that exist. A command that names no file of its own (`sh -c …`) is
+/// distinguished by the folder that it works in.
 pub(super) fn identity(argv: &[String], dir: &Path) -> String {
     let Some((program, words)) = argv.split_first() else { return String::new() };
     let mut paths: Vec<PathBuf> = vec![found(program, dir)];

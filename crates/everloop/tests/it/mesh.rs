@@ -369,7 +369,7 @@ fn why_explains_a_loop_of_the_mesh_and_a_node_shows_its_copy_while_the_hub_is_aw
     }
     let told = node.run(&["why", &id, "--json"]).ok().json();
     assert_eq!((&told["reason"]["rule"], &told["copy"]), (&"mesh.works".into(), &Value::Null), "{told:#}");
-    // The desk was never told to trust the node, which wrote the loop last.
+    // The desk does not trust the node, which wrote the loop last.
     let why = fleet.operator.run(&["why", &id]).ok().stdout;
     assert!(why.contains("Refused   this node runs and believes nothing of it"), "{why}");
     assert!(node.run(&["why", "nothing"]).exits(2).stderr.contains("there is no loop `nothing`"));
