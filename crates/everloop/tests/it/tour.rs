@@ -173,7 +173,7 @@ fn tidy_word(word: &str) -> String {
         format!("{open}21:04:05{rest}")
     } else if number.split('.').all(digits) && number.split('.').count() <= 2 {
         format!("{open}1s{rest}")
-    } else if hex && core.chars().any(|c| c.is_ascii_digit()) {
+    } else if hex {
         format!("{open}4f92f6e{rest}")
     } else {
         word.to_owned()

@@ -246,9 +246,9 @@ fn a_process_knows_that_it_is_in_a_job() {
     let root = room.root().display().to_string();
     let script = format!(
         "env -i setsid {exe} __inside {root} x > plain; (env -i setsid {exe} __inside {root} planted > planted &); \
-         env -i {exe} __inside {} x > other; while [ ! -s planted ]; do sleep 0.01; done; echo $$ > pid; \
-         env -i setsid sh -c 'while grep -q . /proc/'$PPID'/cmdline; do sleep 0.01; done; {exe} __inside {root} x > orphan' 2> /dev/null & \
-         while :; do sleep 0.01; done",
+         env -i {exe} __inside {} x > other; \
+         env -i setsid sh -c 'echo up > waits; while grep -q . /proc/'$PPID'/cmdline; do sleep 0.01; done; {exe} __inside {root} x > orphan' 2> /dev/null & \
+         while [ ! -s planted ] || [ ! -s waits ]; do sleep 0.01; done; echo $$ > pid; while :; do sleep 0.01; done",
         other.path().display(),
     );
     room.spec.argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
