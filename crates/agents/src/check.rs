@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use everloop_core::event::{Exit, StopCause};
 use everloop_core::isolation::Isolation;
+use everloop_core::research::sample::{Measured, Sample, crash_kind};
+use everloop_core::research::{MetricSpec, metric};
 use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict};
 use everloop_core::spec::CheckSpec;
 use everloop_core::test_evidence::{self, Reading, Reference};
@@ -229,6 +231,51 @@ impl Checker {
             (run, _) => run,
         };
         Ok(Attempt { run, output, took, reading })
+    }
+
+    /// Measures: one run of a metric's command, within its limit.
+    pub async fn measure(&self, metric: &MetricSpec, cwd: &Path, limit: Duration) -> Result<Sample, CheckError> {
+        self.clear().await?;
+        let check = CheckSpec { timeout: limit, ..metric.check.clone() };
+        let sample = self.sample(metric, &check, cwd).await?;
+        self.clear_now()?;
+        Ok(sample)
+    }
+
+    async fn sample(&self, metric: &MetricSpec, check: &CheckSpec, cwd: &Path) -> Result<Sample, CheckError> {
+        let unreadable = |why: String, millis| Sample { result: Measured::Unreadable { why }, millis };
+        if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
+            return Ok(unreadable(why, 0));
+        }
+        let (dir, failed) = (self.jobs.join("metric"), |source| CheckError::Job { name: check.name.clone(), source });
+        let ended = self.execute(check, cwd, &dir).await.map_err(failed)?;
+        let output = job::both_ends(&dir, Stream::Out, READ_BYTES).map_err(failed)?;
+        let limit_ms = u64::try_from(check.timeout.as_millis()).unwrap_or(u64::MAX);
+        let exit = match ended {
+            JobEnd::Gone => return Ok(unreadable("the process vanished".to_owned(), 0)),
+            JobEnd::Overdue => return Ok(Sample { result: Measured::Timeout { limit_ms }, millis: limit_ms }),
+            JobEnd::Exited(exit) => exit,
+        };
+        let millis = u64::try_from(exit.ended_at.since(exit.started_at).as_millis()).unwrap_or(u64::MAX);
+        if let Err(why) = protect::pin_holds(&check.pin, &check.run, cwd) {
+            return Ok(unreadable(why, millis));
+        }
+        if let Some(why) = tampering(&dir) {
+            return Ok(unreadable(why, millis));
+        }
+        let result = match (&exit.spawn_error, exit.stopped, exit.code) {
+            (Some(why), _, _) => Measured::Unreadable { why: format!("cannot start: {why}") },
+            (None, Some(StopCause::Wall), _) => Measured::Timeout { limit_ms },
+            (None, None, Some(0)) => match metric::read(&output, metric) {
+                Ok(reading) => Measured::Value { value: reading.value, others: reading.others },
+                Err(error) => Measured::Unreadable { why: error.to_string() },
+            },
+            (None, _, code) => {
+                let (kind, text) = (crash_kind(code, exit.signal, &output), output::both_ends(&output));
+                Measured::Crash { kind, text }
+            }
+        };
+        Ok(Sample { result, millis })
     }
 
     async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<JobEnd, job::JobError> {

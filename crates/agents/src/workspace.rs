@@ -28,6 +28,7 @@
 mod checkouts;
 mod clone;
 mod diff;
+mod experiment;
 mod files;
 mod fingerprint;
 mod forget;
@@ -63,6 +64,7 @@ use everloop_core::spec::{CommitAuthor, Origin, WorkspaceMode, WorkspaceSpec};
 use serde::{Deserialize, Serialize};
 
 pub use diff::{FileDiff, WorkDiff};
+pub use experiment::ExperimentChange;
 pub use files::remove_apart;
 pub use forget::{LoopRefs, remove_loop_refs};
 pub use in_place::fingerprint;
@@ -330,6 +332,19 @@ impl Workspace {
                 let (folder, turn) = (folder.clone(), commit_meta.turn());
                 files::apart(move || folder.collect(&turn)).await
             }
+        }
+    }
+
+    /// What an experiment changed from `base` to `commit`.
+    pub async fn examine(
+        &self,
+        (base, commit): (&str, &str),
+        scope: &[String],
+        changes: &[PathChange],
+    ) -> Result<ExperimentChange, WorkspaceError> {
+        match &self.0 {
+            Kind::Git(trees) => experiment::examine(trees.git(), (base, commit), (scope, trees.below()), changes).await,
+            Kind::InPlace(_) => Ok(ExperimentChange::default()),
         }
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Exit, Integrated, Judgement, StopCause};
 use crate::ids::{TaskId, TurnId};
 use crate::op::Trust;
+use crate::research::sample::{Contender, Sample};
 use crate::scoreboard::Scoreboard;
 use crate::spec::{Bounds, Budget};
 use crate::time::Time;
@@ -31,6 +32,15 @@ pub enum Action {
         /// The task, for the commit's trailer.
         task: TaskId,
     },
+    /// Measure a commit of an experiment. Answer: [`Input::Measured`].
+    Measure {
+        turn: TurnId,
+        subject: Contender,
+        /// `None` without git.
+        commit: Option<String>,
+    },
+    /// Append the rows of the journal that the table of results lacks.
+    Record,
     /// Move the work onto the target, once. Answer: [`Input::Integrated`].
     Integrate {
         turn: TurnId,
@@ -67,6 +77,8 @@ pub enum Input {
         result: Result<(Scoreboard, Option<String>), String>,
         /// What a person should know about these results; sentences.
         notes: Vec<String>,
+        /// Of a research run: the metric, as often as its spread needed.
+        samples: Vec<Sample>,
     },
     /// The agent's process ended.
     Exited { turn: TurnId, exit: Exit },
@@ -76,6 +88,8 @@ pub enum Input {
     Evidence { turn: TurnId, sample: crate::evidence::Sample },
     /// The work was judged.
     Judged { turn: TurnId, judgement: Judgement },
+    /// Candidate or champion of an experiment was measured again.
+    Measured { turn: TurnId, subject: Contender, sample: Sample },
     /// The work reached the target branch, or did not.
     Integrated {
         turn: TurnId,

@@ -21,6 +21,7 @@ use crate::time::Time;
 mod advance;
 mod command;
 pub(crate) mod immune;
+mod research;
 mod stalled;
 mod turn;
 mod watch;
@@ -124,11 +125,12 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
             step.recovering = true;
             step.recovered(found);
         }
-        Input::Baselined { result, notes } => step.baselined(result, notes),
+        Input::Baselined { result, notes, samples } => step.baselined(result, notes, samples),
         Input::Exited { turn, exit } => step.exited(turn, exit),
         Input::Vanished { turn } => step.vanished(turn),
         Input::Evidence { turn, sample } => step.evidence(turn, sample),
         Input::Judged { turn, judgement } => step.judged(turn, judgement),
+        Input::Measured { turn, subject, sample } => step.measured(turn, *subject, sample),
         Input::Integrated { turn, result } => step.integrated(turn, result),
         Input::Beat { looks, empty } => step.beat(looks, *empty),
         Input::Command { by, command } => step.command(by, command),
@@ -277,6 +279,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::ConfigAccepted { .. }
         | Event::ConfigRevoked { .. }
         | Event::Immune { .. }
+        | Event::Experiment { .. }
         | Event::Signalled { .. }
         | Event::Keepalive { .. }
         | Event::Note { .. } => Vec::new(),

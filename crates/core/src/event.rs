@@ -10,6 +10,8 @@ use crate::ids::{Fence, TaskId, TurnId};
 use crate::immune;
 use crate::op::Trust;
 use crate::reason::Reason;
+use crate::research::judge::Inspection;
+use crate::research::state::ExperimentStep;
 use crate::scoreboard::Scoreboard;
 use crate::spec::{Bounds, Budget, LoopSpec};
 use crate::stream::{LimitClass, TurnReport, VendorLimit};
@@ -17,7 +19,7 @@ use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 9;
+pub const EVENT_VERSION: u32 = 10;
 
 /// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -238,6 +240,8 @@ pub enum Event {
         /// What was done.
         step: Box<immune::ImmuneStep>,
     },
+    /// A step of an experiment: the baseline, a measurement, a crash, a decision.
+    Experiment { step: Box<ExperimentStep> },
     /// A monitor saw a change.
     Signalled {
         monitor: String,
@@ -416,6 +420,9 @@ pub struct Judgement {
     /// Protected files that the turn changed.
     pub violations: Vec<String>,
     pub board: Scoreboard,
+    /// Of a research run: the change and the first look at its metric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Box<Inspection>>,
     /// Why the work could not be inspected: conflict, broken workspace.
     pub error: Option<String>,
 }
@@ -439,6 +446,8 @@ pub enum Outcome {
         /// Checks that no longer pass.
         lost: Vec<String>,
     },
+    /// The experiment is not kept; the work is pinned, not used.
+    Discarded { why: String },
     /// The agent could not take or finish the turn; the task is not charged.
     AgentFailed {
         why: String,
@@ -479,7 +488,8 @@ impl Outcome {
             | Outcome::NotYet
             | Outcome::NoOp
             | Outcome::Refused { .. }
-            | Outcome::Regressed { .. } => false,
+            | Outcome::Regressed { .. }
+            | Outcome::Discarded { .. } => false,
         }
     }
 
@@ -492,6 +502,7 @@ impl Outcome {
             Outcome::NoOp => "no-op",
             Outcome::Refused { .. } => "refused",
             Outcome::Regressed { .. } => "regressed",
+            Outcome::Discarded { .. } => "discarded",
             Outcome::AgentFailed { .. } => "agent failed",
             Outcome::TaskFailed { .. } => "task failed",
             Outcome::Limited { .. } => "limited",
@@ -576,6 +587,7 @@ pub fn used_up(bound: &str) -> String {
     match bound {
         "deadline" => "deadline has passed".to_owned(),
         "time" => "time is used up".to_owned(),
+        "patience" => "patience is used up".to_owned(),
         bound => format!("{bound} are used up"),
     }
 }

@@ -159,9 +159,11 @@ impl Class {
     pub fn of(outcome: &Outcome) -> Option<Class> {
         match outcome {
             Outcome::Reached | Outcome::Progress => Some(Class::Good),
-            Outcome::NotYet | Outcome::NoOp | Outcome::Refused { .. } | Outcome::Regressed { .. } => {
-                Some(Class::NotYet)
-            }
+            Outcome::NotYet
+            | Outcome::NoOp
+            | Outcome::Refused { .. }
+            | Outcome::Regressed { .. }
+            | Outcome::Discarded { .. } => Some(Class::NotYet),
             // A missing connection may as well be the node's fault.
             Outcome::AgentFailed { .. } | Outcome::Limited { class: LimitClass::Network, .. } => {
                 Some(Class::AgentFailed)

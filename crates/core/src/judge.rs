@@ -71,7 +71,7 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
     Assessment { outcome: Outcome::NotYet, keep: true, integrate: false }
 }
 
-fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {
+pub(crate) fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {
     let outcome = match exit.stopped {
         Some(StopCause::Wall) => Outcome::TaskFailed { why: exit.describe() },
         Some(StopCause::Person | StopCause::Shutdown) => Outcome::Interrupted,

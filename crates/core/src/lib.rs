@@ -32,6 +32,7 @@
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
 //! - [`prompt`]: the content of the next turn's prompt
+//! - [`research`]: experiments on a metric, kept or discarded
 //! - [`watch`]: what a loop watches, and when
 //! - [`why`]: any state in one paragraph
 //! - [`journal`]: records with checksums
@@ -69,6 +70,7 @@ pub mod prompt;
 pub mod raise;
 pub mod reason;
 pub mod recovery;
+pub mod research;
 pub mod scoreboard;
 pub mod spec;
 pub mod state;

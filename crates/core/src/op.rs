@@ -454,6 +454,8 @@ mod tests {
         }
         assert_eq!((ended(None), ended(Some("all good"))), ("done", "done"), "finished by hand");
         assert_eq!(ended(Some(r#"{"is":"reached"}"#)), "done");
+        assert_eq!(ended(Some(r#"{"is":"not_yet"}"#)), Outcome::NotYet.label());
+        assert_eq!(ended(Some(r#"{"is":"regressed","lost":["a"]}"#)), "regressed");
         assert_eq!(ended(Some(r#"{"is":"refused","paths":["a"]}"#)), "refused");
         assert_eq!(ended(Some(r#"{"is":"no_op"}"#)), "no-op");
         assert_eq!(ended(Some(r#"{"is":"progress"}"#)), "progress", "its checks do not all pass");

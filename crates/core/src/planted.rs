@@ -121,6 +121,12 @@ pub enum Bug {
     NetworkOpen,
     OwnCommandsOpen,
     MeansMissing,
+    KeepsOnFirstLook,
+    CountsTheFirstLook,
+    KeepsTheLuckyValue,
+    IgnoresBrokenGuards,
+    CrashIsZero,
+    GoalOnlyAtTheEnd,
 }
 
 /// Those about many machines.

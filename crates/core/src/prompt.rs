@@ -190,6 +190,7 @@ fn tried(t: &Try) -> String {
         Outcome::Refused { paths } => format!("refused, because it changed protected files: {}", paths.join(", ")),
         Outcome::Regressed { lost } => format!("not used, because these checks stopped passing: {}", lost.join(", ")),
         Outcome::AgentFailed { why, .. } | Outcome::TaskFailed { why } => format!("{}: {why}", t.outcome.label()),
+        Outcome::Discarded { why } => format!("not kept: {why}"),
         Outcome::NoOp => "nothing was changed".to_owned(),
         Outcome::Limited { class, .. } => format!("cut off by a limit: {}", class.describe()),
         Outcome::Reached | Outcome::Progress | Outcome::NotYet | Outcome::Interrupted | Outcome::Lost => {
@@ -208,7 +209,8 @@ fn left(state: &LoopState, now: Time) -> Vec<String> {
     let (bounds, budget) = (&state.spec.bounds, &state.spec.guard.budget);
     let mut left = Vec::new();
     if let Some(max) = bounds.max_turns {
-        left.push(format!("{} of {max} turns", max.saturating_sub(state.task.turns)));
+        let unit = if state.research.is_some() { "experiments" } else { "turns" };
+        left.push(format!("{} of {max} {unit}", max.saturating_sub(state.counted())));
     }
     if let Some(time) = bounds.max_time {
         left.push(human((state.spend.clock_from + time).since(now)));

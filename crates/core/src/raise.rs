@@ -39,7 +39,7 @@ impl RunLimits {
         let spent = &state.spend.spent;
         let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
         let rows = [
-            ("turns", self.bounds.max_turns.is_some_and(|n| state.task.turns >= n)),
+            ("turns", self.bounds.max_turns.is_some_and(|n| state.counted() >= n)),
             ("time", self.bounds.max_time.is_some_and(|time| state.time_used(now) >= time)),
             ("deadline", self.bounds.deadline.is_some_and(|at| at <= now)),
             ("calls", over(self.budget.calls, spent.calls)),
@@ -77,7 +77,7 @@ impl Raise {
         let further = |limit: Option<u64>, used: u64, more: Option<u64>| more.map(|n| used.saturating_add(n)).or(limit);
         RunLimits {
             bounds: Bounds {
-                max_turns: self.turns.map(|n| state.task.turns.saturating_add(n)).or(bounds.max_turns),
+                max_turns: self.turns.map(|n| state.counted().saturating_add(n)).or(bounds.max_turns),
                 max_time: self.time.map(|time| state.time_used(now) + time).or(bounds.max_time),
                 deadline: self.deadline.or(bounds.deadline),
             },

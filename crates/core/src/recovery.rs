@@ -21,6 +21,8 @@ pub enum RecoveryPlan {
     TakeExit(Box<Exit>),
     /// It is gone without a record: give the task back.
     GiveBack,
+    /// An experiment was being measured: decide again what it needs.
+    Weigh,
     /// An interrupted action that may be repeated.
     Redo(Action),
     Nothing,
@@ -43,6 +45,8 @@ pub fn plan(state: &LoopState, found: &TurnTrace) -> RecoveryPlan {
             TurnTrace::Gone | TurnTrace::Idle => RecoveryPlan::GiveBack,
         },
         TurnStage::Judging => RecoveryPlan::Redo(Action::Judge { turn: turn.id.clone(), task: turn.task.clone() }),
+        // The decision that follows from what is recorded, once more.
+        TurnStage::Measuring => RecoveryPlan::Weigh,
         TurnStage::Integrating => {
             match turn.judgement.as_ref().and_then(|j| j.commit.clone()).or(state.progress.work.clone()) {
                 Some(commit) => {

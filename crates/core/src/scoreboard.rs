@@ -226,6 +226,13 @@ pub fn unknown(checks: &[CheckSpec]) -> Scoreboard {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_check_that_did_not_run_is_not_run() {
+        let verdict = |why: &str| Verdict::Broken { why: why.to_owned() }.to_string();
+        assert_eq!(verdict(NOT_RUN), "not run");
+        assert!(verdict("timed out").contains("broken"));
+    }
+
     fn board(rows: &[(&str, bool)]) -> Scoreboard {
         let row = |&(name, ok): &(&str, bool)| CheckResult {
             name: name.to_owned(),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::isolation::IsolationSpec;
 use crate::judge_files::JudgeFiles;
 use crate::prices::Prices;
+use crate::research::ResearchSpec;
 use crate::stream::LimitClass;
 use crate::test_evidence::Proof;
 use crate::time::{Time, millis, opt_millis};
@@ -47,6 +48,9 @@ pub struct LoopSpec {
     /// What its commands may reach.
     #[serde(default, skip_serializing_if = "IsolationSpec::is_default")]
     pub isolation: IsolationSpec,
+    /// Set in a loop that is a research run: turns are experiments, and its checks are the guards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub research: Option<Box<ResearchSpec>>,
 }
 
 impl LoopSpec {

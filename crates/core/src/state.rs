@@ -14,6 +14,8 @@ use crate::guard::{Permit, Spend};
 use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
 use crate::reason::{Reason, RuleId};
+use crate::research::sample::{Contender, Sample};
+use crate::research::state::ResearchState;
 use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use crate::stream::Usage;
@@ -63,6 +65,9 @@ pub struct LoopState {
     /// Memory of its monitors.
     #[serde(default, skip_serializing_if = "WatchState::is_empty")]
     pub watch: WatchState,
+    /// What a research run has found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub research: Option<Box<ResearchState>>,
 }
 
 /// The work of a loop and what its checks say about it.
@@ -311,6 +316,16 @@ impl LoopState {
         until.since(self.spend.clock_from)
     }
 
+    /// What `max_turns` limits: experiments of a research run, turns of any other loop.
+    pub fn counted(&self) -> u32 {
+        self.research.as_ref().map_or(self.task.turns, |research| research.number)
+    }
+
+    /// The commit that the next turn starts from; `None` without git.
+    pub fn next_base(&self) -> Option<&String> {
+        self.research.as_ref().and_then(|research| research.base()).or(self.progress.work.as_ref())
+    }
+
     /// Whether the loop is over; it may be resumed unless its goal was reached.
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Ended { .. })
@@ -354,6 +369,7 @@ impl Phase {
                 TurnStage::Running => "running",
                 TurnStage::Judging => "judging",
                 TurnStage::Integrating => "integrating",
+                TurnStage::Measuring => "measuring",
             },
             Phase::Ended { ending, .. } => match ending {
                 LoopEnd::Reached => "reached",
@@ -400,6 +416,9 @@ pub struct Turn {
     /// Source of these figures.
     #[serde(default, skip_serializing_if = "UsageSource::is_stream")]
     pub source: UsageSource,
+    /// Of an experiment: measurements after the first look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub measured: Vec<(Contender, Sample)>,
 }
 
 /// The worker's name, `agent@account`.
@@ -417,6 +436,8 @@ pub enum TurnStage {
     Judging,
     /// The work is moved onto the target.
     Integrating,
+    /// Candidate and champion of an experiment are measured again.
+    Measuring,
 }
 
 /// The author of pauses of loops whose agents cannot start.
@@ -504,6 +525,14 @@ pub struct TurnTally {
     pub lost: u32,
     #[serde(default)]
     pub limited: u32,
+    /// Experiments that were not kept.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub discarded: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_none(n: &u32) -> bool {
+    *n == 0
 }
 
 /// Work that was kept.

@@ -86,6 +86,7 @@ fn at_work(turn: &Turn, now: Time, clock: &dyn Fn(Time) -> String) -> String {
             format!("has the agent at work on turn {} ({}) for {age}.{who}{canary}{stop}", turn.number, turn.id)
         }
         TurnStage::Judging => format!("runs the checks on the work of turn {} ({}).", turn.number, turn.id),
+        TurnStage::Measuring => format!("measures the work of turn {} ({}).", turn.number, turn.id),
         TurnStage::Integrating => {
             format!("moves the work of turn {} ({}) onto the target branch.", turn.number, turn.id)
         }

@@ -4,7 +4,7 @@
 //! A line of a released version is never edited. A new kind of event gets a new line; a new field
 //! of an old kind must be optional, so that the old line still means what it meant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everloop_core::event::{
@@ -21,6 +21,10 @@ use everloop_core::op::Trust;
 use everloop_core::phase::Phases;
 use everloop_core::prices::{Prices, Rates};
 use everloop_core::reason::{Reason, RuleId};
+use everloop_core::research::judge::Inspection;
+use everloop_core::research::row::{Row, Status};
+use everloop_core::research::sample::{Contender, CrashKind, Measured, Sample};
+use everloop_core::research::state::ExperimentStep;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, BucketSpec, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks,
@@ -39,6 +43,7 @@ const VERSION_6: &str = include_str!("fixtures/journal-v6.jsonl");
 const VERSION_7: &str = include_str!("fixtures/journal-v7.jsonl");
 const VERSION_8: &str = include_str!("fixtures/journal-v8.jsonl");
 const VERSION_9: &str = include_str!("fixtures/journal-v9.jsonl");
+const VERSION_10: &str = include_str!("fixtures/journal-v10.jsonl");
 const AT: Time = Time(1_767_225_600_000);
 
 fn text(s: &str) -> String {
@@ -88,6 +93,7 @@ fn spec() -> Box<LoopSpec> {
         guard: GuardSpec { bucket, ..GuardSpec::default() },
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
+        research: None,
     })
 }
 
@@ -163,6 +169,7 @@ fn judged() -> Event {
         diffstat: text("1 file changed"),
         violations: vec![text("tests/a.rs")],
         board: board(),
+        experiment: None,
         error: Some(text("conflict")),
     };
     Event::TurnJudged { turn: turn(), judgement }
@@ -484,6 +491,7 @@ fn kind(event: &Event) -> &'static str {
         Event::ConfigAccepted { .. } => "config_accepted",
         Event::ConfigRevoked { .. } => "config_revoked",
         Event::Note { .. } => "note",
+        Event::Experiment { .. } => "experiment",
     }
 }
 
@@ -649,7 +657,6 @@ fn ninth_added() -> Vec<Event> {
 
 #[test]
 fn every_event_of_version_9_is_read_as_it_was_meant_and_written_as_it_was_written() {
-    assert_eq!(EVENT_VERSION, 9, "a new version gets a fixture of its own beside this one");
     let events: Vec<Event> = eighth().into_iter().chain(ninth_added()).collect();
     let lines: Vec<&str> = VERSION_9.lines().collect();
     assert_eq!(lines.len(), events.len());
@@ -661,6 +668,85 @@ fn every_event_of_version_9_is_read_as_it_was_meant_and_written_as_it_was_writte
     }
     let kinds: BTreeSet<&str> = events.iter().map(kind).collect();
     assert_eq!(kinds.len(), KINDS, "every kind has a line");
+}
+
+/// Additions of version 10: experiments of a research run.
+fn tenth_added() -> Vec<Event> {
+    let sample = |value| Sample { result: Measured::Value { value, others: BTreeMap::new() }, millis: 120 };
+    let row = |number, status, value| Row {
+        number,
+        commit: Some(text("c0ffee")),
+        base: Some(text("badcafe")),
+        value,
+        delta: value.map(|_| -0.5),
+        samples: value.into_iter().collect(),
+        guard: Some(true),
+        status,
+        description: text("unroll the loop"),
+        why: text("better than the champion"),
+        task: TaskId::new("k3f9-2"),
+        millis: 1500,
+        agent: text("claude"),
+        microusd: 20_000,
+        others: BTreeMap::from([(text("size"), 10.0)]),
+        fixes: 1,
+        plan: Some(2),
+        hash: Some(77),
+        luck: 0.25,
+        at: AT,
+    };
+    let experiment = |step| Event::Experiment { step: Box::new(step) };
+    let judged = Judgement {
+        changed: true,
+        experiment: Some(Box::new(Inspection {
+            description: text("unroll the loop"),
+            hash: Some(77),
+            added: 3,
+            removed: 1,
+            scope: 40,
+            sample: Some(sample(9.5)),
+        })),
+        ..Judgement::default()
+    };
+    vec![
+        experiment(ExperimentStep::Baseline {
+            samples: vec![sample(10.0)],
+            row: Box::new(row(0, Status::Baseline, Some(10.0))),
+        }),
+        Event::TurnJudged { turn: turn(), judgement: judged },
+        experiment(ExperimentStep::Measured { subject: Contender::Champion, sample: sample(10.5) }),
+        experiment(ExperimentStep::Measured {
+            subject: Contender::Candidate,
+            sample: Sample { result: Measured::Timeout { limit_ms: 11_000 }, millis: 11_000 },
+        }),
+        experiment(ExperimentStep::Crashed {
+            commit: text("c0ffee"),
+            kind: CrashKind::Runtime,
+            text: text("IndexError"),
+        }),
+        experiment(ExperimentStep::Decided { row: Box::new(row(1, Status::Keep, Some(9.5))) }),
+        experiment(ExperimentStep::Decided { row: Box::new(row(2, Status::Crash, None)) }),
+        experiment(ExperimentStep::Branched { from: 1 }),
+        Event::TurnEnded {
+            turn: turn(),
+            outcome: Outcome::Discarded { why: text("not better than the champion") },
+            settled: Settled::default(),
+            work: None,
+            integrated: None,
+        },
+    ]
+}
+
+#[test]
+fn every_event_that_version_10_added_is_read_as_it_was_meant_and_written_as_it_was_written() {
+    assert_eq!(EVENT_VERSION, 10, "a new version gets a fixture of its own beside this one");
+    let written: Vec<String> =
+        tenth_added().iter().map(|event| serde_json::to_string(event).expect("events have a JSON form")).collect();
+    assert_eq!(VERSION_10.lines().collect::<Vec<_>>(), written);
+    for (line, event) in VERSION_10.lines().zip(tenth_added()) {
+        assert_eq!(serde_json::from_str::<Event>(line).expect("an old line stays readable"), event);
+        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", kind(&event))), "{line}");
+    }
 }
 
 /// Later fields are not written while they are empty, so a version 2 without them is the same

@@ -261,6 +261,7 @@ impl From<std::io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostic::SourceText;
 
     #[test]
     fn the_table_of_exit_codes_is_the_promised_one() {
@@ -292,5 +293,9 @@ mod tests {
         let both = Failure::from(ConfigError { diagnostics: vec![one.clone(), one] });
         assert!(both.render().ends_with("error: 2 mistakes in the configuration\n"), "{}", both.render());
         assert_eq!(both.to_json()["error"]["places"].as_array().map(Vec::len), Some(2));
+        let source = SourceText { name: "everloop.toml".to_owned(), text: "x = 1\n".to_owned() };
+        let placed = Diagnostic::new("unknown key `x`").at(&source, &(0..1));
+        let named = Failure::from(ConfigError { diagnostics: vec![placed.clone(), placed] });
+        assert!(named.render().ends_with("error: 2 mistakes in `everloop.toml`\n"), "{}", named.render());
     }
 }

@@ -9,7 +9,7 @@
 //!   [`install`]: what makes their CLIs know of everloop; [`unit`]: service managers
 //! - [`hold`]: freezes by a person; [`immune`]: quarantine rules; [`record`]: stored states, and
 //!   events beside a supervisor; [`recover`]: a ledger from its mirror; [`tally`]: usage of turns;
-//!   [`replay`]: whether states follow from the journal
+//!   [`replay`]: whether states follow from the journal; [`research`]: the table of experiments
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in,
 //!   [`node_keys`]: its keys there; [`projects`]: the configuration of folders, as typed answers;
 //!   [`trust`]: the one in force; [`account`]: variables of accounts; [`brought`]: the environment
@@ -47,6 +47,7 @@ pub mod quantities;
 pub mod record;
 pub mod recover;
 pub mod replay;
+pub mod research;
 pub mod services;
 pub mod state_folder;
 pub mod supervisor;

@@ -159,7 +159,7 @@ impl From<&UsageSum> for Accuracy {
 /// short are not counted, so they are named once there were any.
 pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
     let (bounds, budget) = (&limits.bounds, &limits.budget);
-    let turns = bounds.max_turns.map(|n| u64::from(n.saturating_sub(state.task.turns)));
+    let turns = bounds.max_turns.map(|n| u64::from(n.saturating_sub(state.counted())));
     let calls = budget.calls.map(|n| n.saturating_sub(state.spend.spent.calls));
     let turns = [turns, calls].into_iter().flatten().min();
     let more = if state.task.started > 0 { "more " } else { "" };
@@ -181,7 +181,7 @@ pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
         return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
     }
     let under_way = u32::from(matches!(state.phase, Phase::Turn(_)));
-    if bounds.max_turns.is_some() && state.task.started > state.task.turns + under_way {
+    if bounds.max_turns.is_some() && state.task.started > state.counted() + under_way {
         parts.push("turns that were cut short not counted".to_owned());
     }
     parts.join(", ")

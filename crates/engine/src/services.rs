@@ -66,6 +66,7 @@ pub mod prompts;
 pub mod quarantine;
 pub mod recover;
 pub mod replay;
+pub mod research;
 pub mod run;
 pub mod runtime;
 pub mod sessions;

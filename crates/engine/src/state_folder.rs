@@ -115,6 +115,11 @@ impl StateFolder {
         self.root.join("mesh")
     }
 
+    /// Records of research runs, a folder per run.
+    pub fn research(&self) -> PathBuf {
+        self.root.join("research")
+    }
+
     /// The mirror: the ledger as plain files.
     pub fn mirror(&self) -> PathBuf {
         self.root.join("mirror")

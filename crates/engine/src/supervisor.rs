@@ -59,6 +59,7 @@ pub mod prompt;
 mod prune;
 mod reply_listener;
 mod reports;
+mod research;
 mod stream;
 mod turn;
 mod wake_pipe;

@@ -44,6 +44,7 @@ mod pause;
 mod prompt;
 mod recover;
 mod replay;
+mod research;
 mod resume;
 mod run;
 mod show;
@@ -89,6 +90,8 @@ const EXIT_CODES: &str = "Exit codes: 0 reached or done · 1 failed · 2 usage �
 pub enum Verb {
     /// Work on a goal until its checks pass
     Run(Box<run::RunArgs>),
+    /// Improve a metric by experiments that are kept or discarded; list, show, apply and report them
+    Research(Box<research::ResearchArgs>),
     /// Show loops and their current state
     Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is in its state
@@ -240,6 +243,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Show(args) => show::show(&args, session),
         Verb::Diff(args) => diff::diff(&args, session),
         Verb::Take(args) => take::take(args, session),
+        Verb::Research(args) => research::research(*args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),
         Verb::Stop(args) => stop::stop(args, session),

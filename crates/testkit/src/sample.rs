@@ -70,6 +70,7 @@ pub fn spec() -> LoopSpec {
         guard: GuardSpec::default(),
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
+        research: None,
     }
 }
 
@@ -95,6 +96,7 @@ pub fn turn(number: u32) -> Turn {
         chosen: None,
         used: None,
         source: UsageSource::Stream,
+        measured: Vec::new(),
     }
 }
 

@@ -168,6 +168,11 @@ impl Checkouts {
     }
 
     /// git for calls that concern objects only.
+    /// The project's folder, relative to the root of its repository.
+    pub fn below(&self) -> &Path {
+        &self.place.below
+    }
+
     pub fn git(&self) -> &Git {
         self.own.git()
     }

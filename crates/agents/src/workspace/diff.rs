@@ -68,7 +68,7 @@ impl WorkDiff {
     }
 }
 
-fn words<'a>(form: &[&'a str], from: &'a str, to: &'a str) -> Vec<&'a str> {
+pub(super) fn words<'a>(form: &[&'a str], from: &'a str, to: &'a str) -> Vec<&'a str> {
     ["diff-tree"].into_iter().chain(OPTIONS).chain(form.iter().copied()).chain([from, to, "--"]).collect()
 }
 

@@ -9,6 +9,7 @@ use crate::ids::{Fence, TaskId, TurnId};
 use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
+use crate::research::sample::Sample;
 use crate::scoreboard::{CheckResult, NOT_RUN, Scoreboard, Verdict};
 use crate::spec::{AgentSpec, CheckSpec};
 use crate::state::{LoopState, PREFLIGHT, Pause, Phase, worker};
@@ -27,7 +28,12 @@ const BROKEN: &str = "checks.broken";
 
 impl Step<'_> {
     /// Handles the result of the checks before the first turn.
-    pub(super) fn baselined(&mut self, result: &Result<(Scoreboard, Option<String>), String>, notes: &[String]) {
+    pub(super) fn baselined(
+        &mut self,
+        result: &Result<(Scoreboard, Option<String>), String>,
+        notes: &[String],
+        samples: &[Sample],
+    ) {
         if self.state().phase != Phase::New {
             return;
         }
@@ -39,6 +45,7 @@ impl Step<'_> {
                 for text in notes {
                     self.emit(Event::Note { text: text.clone() });
                 }
+                self.begin_research(samples);
                 self.advance();
             }
             Err(why) => self.end(LoopEnd::Failed { why: why.clone() }),
@@ -208,7 +215,8 @@ impl Step<'_> {
         // Work that passes but could not be landed (the target moved too often) does not count as
         // reached.
         let landed = state.progress.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
-        let reached = state.progress.board.all_pass() && landed;
+        // The checks of a research run are guards, which pass from the beginning.
+        let reached = state.research.is_none() && state.progress.board.all_pass() && landed;
         if reached && !self.watches() {
             return Some(LoopEnd::Reached);
         }
@@ -217,9 +225,12 @@ impl Step<'_> {
         {
             return Some(LoopEnd::Stopped { by: stop.by.clone() });
         }
+        if let Some(ending) = self.research_ending() {
+            return Some(ending);
+        }
         // A loop that watches with all checks passing has exhausted nothing when its time is over.
         let over = |bound: &str| if reached && !state.task.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
-        if bounds.max_turns.is_some_and(|n| state.task.turns >= n) {
+        if bounds.max_turns.is_some_and(|n| state.counted() >= n) {
             return over("turns");
         }
         match self.time_limit() {
@@ -309,9 +320,12 @@ impl Step<'_> {
         // fresh session.
         let cut_off = matches!(self.state().progress.tries.last().map(|t| &t.outcome), Some(Outcome::Limited { .. }));
         let own = self.ctx.board_task.is_none() || same_task;
+        // Each experiment begins without the opinions of those before; only a crash is mended in the
+        // session that made it.
+        let mends = self.state().research.as_ref().is_none_or(|research| research.open.is_some());
         let short = session.turns < most || cut_off;
         let roomy = session.context_percent.unwrap_or(0) < CONTEXT_FULL;
-        (own && short && roomy).then(|| session.id.clone())
+        (own && short && roomy && mends).then(|| session.id.clone())
     }
 
     /// The task that goes on, one from the board, or a new one of the loop's own. A task that was
@@ -338,8 +352,10 @@ impl Step<'_> {
     fn own_task(&mut self) -> (TaskId, Fence) {
         let state = self.state();
         let id = TaskId::of_loop(&state.id, state.task.number + 1);
+        let experiment = state.research.as_ref().map(|research| research.number + 1);
         let unmet: Vec<&str> = state.progress.board.failing().map(|r| r.name.as_str()).collect();
         let title = match unmet.as_slice() {
+            _ if let Some(number) = experiment => format!("experiment {number}"),
             [] => "see to the messages".to_owned(),
             unmet => format!("make these checks pass: {}", unmet.join(", ")),
         };
@@ -360,7 +376,7 @@ impl Step<'_> {
     }
 }
 
-/// Subject of the next turn.
+/// Contender of the next turn.
 enum Next {
     /// The current task, which was given back.
     Again(Ready),

@@ -41,6 +41,10 @@ impl Step<'_> {
                 self.close_ticket(&format!("{kind}:{}", self.state().id), "there was progress");
             }
         }
+        // A research run has its own ladder.
+        if self.state().spec.research.is_some() {
+            return;
+        }
         for (pattern, turns) in patterns(self.state()) {
             self.emit(Event::Noticed { pattern, turns });
         }

@@ -30,7 +30,7 @@ const LOST_AGAIN: &str = "its process vanished, as in the turn before";
 const RETURNS: u32 = 3;
 
 impl Step<'_> {
-    fn turn_in(&self, id: &TurnId, stage: TurnStage) -> Option<Turn> {
+    pub(super) fn turn_in(&self, id: &TurnId, stage: TurnStage) -> Option<Turn> {
         match &self.state().phase {
             Phase::Turn(turn) if turn.id == *id && turn.stage == stage => Some((**turn).clone()),
             _ => None,
@@ -50,6 +50,7 @@ impl Step<'_> {
                 (TurnTrace::Gone, _) => "gone without a result",
                 (TurnTrace::Idle, TurnStage::Running) => "not started",
                 (TurnTrace::Idle, TurnStage::Judging | TurnStage::Integrating) => "at its checks",
+                (TurnTrace::Idle, TurnStage::Measuring) => "being measured",
             };
             self.emit(Event::Recovered { found: format!("{} {word}", turn.id) });
         }
@@ -58,6 +59,7 @@ impl Step<'_> {
             (RecoveryPlan::Baseline, _) => self.act(Action::Baseline),
             (RecoveryPlan::Advance, _) => self.advance(),
             (RecoveryPlan::Redo(action), _) => self.act(action),
+            (RecoveryPlan::Weigh, Some(turn)) => self.weigh(&turn),
             (RecoveryPlan::Adopt, Some(turn)) => {
                 self.act(Action::Adopt { turn: turn.id.clone() });
                 if let Some(cause) = turn.stopping {
@@ -66,7 +68,14 @@ impl Step<'_> {
             }
             (RecoveryPlan::TakeExit(exit), Some(turn)) => self.exited(&turn.id, &exit),
             (RecoveryPlan::GiveBack, Some(turn)) => self.vanished(&turn.id),
-            (RecoveryPlan::Nothing | RecoveryPlan::Adopt | RecoveryPlan::TakeExit(_) | RecoveryPlan::GiveBack, _) => {}
+            (
+                RecoveryPlan::Nothing
+                | RecoveryPlan::Adopt
+                | RecoveryPlan::TakeExit(_)
+                | RecoveryPlan::GiveBack
+                | RecoveryPlan::Weigh,
+                _,
+            ) => {}
         }
     }
 
@@ -179,6 +188,9 @@ impl Step<'_> {
         let exit = turn.exit.clone().unwrap_or_default();
         let Assessment { outcome, keep, integrate } = assess(self.state(), &exit, found);
         self.emit(Event::TurnJudged { turn: id.clone(), judgement: found.clone() });
+        if self.state().research.is_some() {
+            return self.experiment_judged(&turn, &exit, found);
+        }
         if self.state().spec.workspace.mode == WorkspaceMode::InPlace {
             let landed = keep.then_some(Integrated::InPlace);
             return self.end_turn(&turn, &exit, (outcome, None, landed));
@@ -207,7 +219,7 @@ impl Step<'_> {
     }
 
     /// Counts the turn, gives the task back or ends it, applies the guard's reflexes, and advances.
-    fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
+    pub(super) fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
         let turn = &self.latest(turn);
         let refused = refusal(turn, exit, &outcome).cloned();
@@ -303,7 +315,7 @@ impl Step<'_> {
     }
 
     /// The turn as the events of this decision have left it.
-    fn latest(&self, turn: &Turn) -> Turn {
+    pub(super) fn latest(&self, turn: &Turn) -> Turn {
         match &self.state().phase {
             Phase::Turn(known) if known.id == turn.id => (**known).clone(),
             _ => turn.clone(),
@@ -399,7 +411,7 @@ fn settle(
 
 /// The usage that the agent reported, the reservation where it reported none, and which of it is an
 /// estimate.
-fn charge(turn: &Turn, exit: &Exit) -> Settled {
+pub(super) fn charge(turn: &Turn, exit: &Exit) -> Settled {
     let reserve = turn.permit.reserve;
     let Some(used) = turn.used else {
         return Settled { spend: reserve, estimated: reserve.tokens > 0 || reserve.microusd > 0, ..Settled::default() };

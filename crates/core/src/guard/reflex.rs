@@ -57,7 +57,8 @@ impl Trial {
             | Outcome::NotYet
             | Outcome::NoOp
             | Outcome::Refused { .. }
-            | Outcome::Regressed { .. } => Trial::EndedWell,
+            | Outcome::Regressed { .. }
+            | Outcome::Discarded { .. } => Trial::EndedWell,
             Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. } => Trial::Failed,
             Outcome::Limited { .. } | Outcome::Interrupted | Outcome::Lost => Trial::CutShort,
         }

@@ -197,7 +197,7 @@ impl Tried {
 
 /// The class of an attempt that failed, by its turns: an agent that completed none of them failed.
 fn turns(tally: &TurnTally) -> Class {
-    let taken = tally.progress + tally.not_yet + tally.no_op + tally.refused + tally.regressed;
+    let taken = tally.progress + tally.not_yet + tally.no_op + tally.refused + tally.regressed + tally.discarded;
     match (taken, tally.agent_failed, tally.task_failed) {
         (0, 1.., _) => Class::AgentFailed,
         (0, 0, 1..) => Class::TaskFailed,

@@ -56,6 +56,7 @@ pub(super) fn state() -> MeshLoop {
         guard: GuardSpec::default(),
         watch: crate::watch::WatchSpec::default(),
         isolation: crate::isolation::IsolationSpec::default(),
+        research: None,
     };
     let spec = MeshSpec {
         wanted,

@@ -509,6 +509,7 @@ mod tests {
         assert_eq!([min_gap, backoff_first, backoff_cap], [secs(15), secs(10), secs(300)]);
         assert_eq!(caps, StartCaps { per_minute: None, per_hour: Some(100), per_day: Some(1000) });
         assert_eq!((budget, bucket, pace), (Budget::default(), None, false));
+        assert_eq!((GuardSpec::default().confirm, GuardSpec::default().free().confirm), (2, 1));
         let GuardSpec { max_parallel_turns, turn_timeout, turn_idle_timeout, phases, .. } = GuardSpec::default();
         assert_eq!((max_parallel_turns, turn_timeout, turn_idle_timeout), (4, secs(7200), secs(600)));
         assert_eq!((phases.no_diff, phases.background, phases.answer), (Some(secs(1800)), secs(900), secs(1800)));

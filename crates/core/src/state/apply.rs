@@ -7,11 +7,12 @@ use super::{
     POISON, Pause, Phase, STATE_VERSION, StopWish, StrategyChange, TRIES_KEPT, Then, Try, Turn, TurnStage, TurnTally,
     worker,
 };
-use crate::event::{Event, Exit, Integrated, LoopEnd, Outcome, Settled, StopCause};
+use crate::event::{Event, Exit, Integrated, Judgement, LoopEnd, Outcome, Settled, StopCause};
 use crate::ids::{LoopId, TaskId, TurnId};
 use crate::op::Trust;
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
+use crate::research::state::ExperimentStep;
 use crate::scoreboard::{self, Scoreboard};
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::telemetry::{UsageSource, settle};
@@ -37,6 +38,7 @@ impl LoopState {
             spend: LoopSpend { clock_from: at, ..LoopSpend::default() },
             people: LoopPeople::default(),
             watch,
+            research: None,
         }
     }
 
@@ -82,10 +84,8 @@ impl LoopState {
             }
             Event::TurnStarted { .. } => self.begin(event, at),
             Event::TurnExited { turn, exit } => self.leave(turn, exit),
-            Event::TurnJudged { turn, judgement } => self.with_turn(turn, |t| {
-                t.stage = TurnStage::Integrating;
-                t.judgement = Some(judgement.clone());
-            }),
+            Event::Experiment { step } => self.take_step(step),
+            Event::TurnJudged { turn, judgement } => self.take_judgement(turn, judgement),
             Event::TurnReturned { turn, .. } => self.with_turn(turn, |t| {
                 t.stage = TurnStage::Judging;
                 t.returned += 1;
@@ -111,6 +111,24 @@ impl LoopState {
                 self.phase = Phase::Ended { ending: ending.clone(), at };
             }
         }
+    }
+
+    fn take_judgement(&mut self, turn: &TurnId, judgement: &Judgement) {
+        let stage = if self.research.is_some() { TurnStage::Measuring } else { TurnStage::Integrating };
+        self.with_turn(turn, |t| {
+            t.stage = stage;
+            t.judgement = Some(judgement.clone());
+        });
+    }
+
+    fn take_step(&mut self, step: &ExperimentStep) {
+        let Some(direction) = self.spec.research.as_ref().map(|research| research.metric.direction) else { return };
+        if let ExperimentStep::Measured { subject, sample } = step
+            && let Phase::Turn(turn) = &mut self.phase
+        {
+            turn.measured.push((*subject, sample.clone()));
+        }
+        self.research.get_or_insert_default().apply(step, direction);
     }
 
     /// The person has this work, and all that it builds on; what came later still waits.
@@ -273,6 +291,7 @@ impl LoopState {
             chosen: chosen.clone(),
             used: None,
             source: UsageSource::Stream,
+            measured: Vec::new(),
         }));
         self.task.worker = worker(agent, account);
         if resume.is_none() {
@@ -443,6 +462,9 @@ impl LoopState {
         if let Some(bounds) = bounds {
             self.spec.bounds = bounds.clone();
         }
+        if let Some(research) = &mut self.research {
+            research.metric_errors = 0;
+        }
         if let Some(budget) = budget {
             self.spec.guard.budget = budget.clone();
         }
@@ -463,6 +485,7 @@ impl TurnTally {
             Outcome::NoOp => &mut self.no_op,
             Outcome::Refused { .. } => &mut self.refused,
             Outcome::Regressed { .. } => &mut self.regressed,
+            Outcome::Discarded { .. } => &mut self.discarded,
             Outcome::AgentFailed { .. } => &mut self.agent_failed,
             Outcome::TaskFailed { .. } => &mut self.task_failed,
             Outcome::Limited { .. } => &mut self.limited,

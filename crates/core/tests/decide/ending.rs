@@ -2,8 +2,10 @@
 
 use everloop_core::action::{Action, Input, LoopCommand, TurnTrace};
 use everloop_core::event::{Event, StopCause};
+use everloop_core::guard::Spend;
+use everloop_core::raise::{Raise, RunLimits};
 use everloop_core::scoreboard::Verdict;
-use everloop_core::spec::Bounds;
+use everloop_core::spec::{Bounds, Budget};
 use everloop_core::state::Phase;
 
 use super::rig::{Rig, actions, board, secs};
@@ -126,7 +128,11 @@ fn no_turn_starts_while_every_check_that_fails_is_broken() {
         for row in &mut board.0[1 + failing..] {
             row.verdict = Verdict::Broken { why: "cannot start: sh: pytset: not found".to_owned() };
         }
-        rig.give(&Input::Baselined { result: Ok((board, None)), notes: vec!["mind the gap".to_owned()] })
+        rig.give(&Input::Baselined {
+            result: Ok((board, None)),
+            notes: vec!["mind the gap".to_owned()],
+            samples: Vec::new(),
+        })
     };
     let mut rig = Rig::new();
     let decision = missing(&mut rig, 0);
@@ -148,4 +154,25 @@ fn no_turn_starts_while_every_check_that_fails_is_broken() {
     let mut rig = Rig::with(|spec| spec.guard.start_broken = true);
     missing(&mut rig, 0);
     assert_eq!(rig.phase(), "running", "a person wants the turn to mend it");
+}
+
+#[test]
+fn every_limit_is_raised_beyond_what_was_used() {
+    let mut rig = Rig::running();
+    rig.state.task.turns = 4;
+    rig.state.spend.spent = Spend { calls: 5, tokens: 600, microusd: 7_000 };
+    let now = rig.state.spend.clock_from + secs(90);
+    let all = Raise {
+        turns: Some(1),
+        time: Some(secs(10)),
+        deadline: Some(now + secs(50)),
+        calls: Some(2),
+        tokens: Some(30),
+        microusd: Some(400),
+    };
+    let bounds = Bounds { max_turns: Some(5), max_time: Some(secs(100)), deadline: Some(now + secs(50)) };
+    let budget = Budget { calls: Some(7), tokens: Some(630), microusd: Some(7_400) };
+    assert_eq!(all.limits(&rig.state, now), RunLimits { bounds, budget });
+    let untouched = RunLimits::of(&rig.state);
+    assert_eq!(Raise::default().limits(&rig.state, now), untouched, "nothing else moves");
 }

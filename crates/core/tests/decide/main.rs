@@ -8,6 +8,7 @@ mod limits;
 mod pace;
 mod people;
 mod recovery;
+mod research;
 mod rig;
 mod stalled;
 mod stuck;

@@ -87,7 +87,7 @@ fn a_reached_loop_is_not_resumed() {
 #[test]
 fn a_loop_whose_baseline_failed_takes_it_again_when_resumed() {
     let mut rig = Rig::new();
-    rig.give(&Input::Baselined { result: Err("no such folder".to_owned()), notes: Vec::new() });
+    rig.give(&Input::Baselined { result: Err("no such folder".to_owned()), notes: Vec::new(), samples: Vec::new() });
     assert_eq!(rig.phase(), "failed");
     assert_eq!(actions(&rig.ask(resume(None))), ["baseline"]);
 }

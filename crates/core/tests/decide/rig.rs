@@ -73,6 +73,7 @@ fn spec(checks: usize) -> LoopSpec {
         guard: GuardSpec::default(),
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
+        research: None,
     }
 }
 
@@ -170,7 +171,7 @@ impl Rig {
 
     pub fn baseline(&mut self, passing: usize) -> Decision {
         let result = Ok((board(passing, self.state.spec.checks.len()), Some("base".to_owned())));
-        self.give(&Input::Baselined { result, notes: Vec::new() })
+        self.give(&Input::Baselined { result, notes: Vec::new(), samples: Vec::new() })
     }
 
     pub fn ask(&mut self, command: LoopCommand) -> Decision {
@@ -285,6 +286,8 @@ pub fn actions(decision: &Decision) -> Vec<&'static str> {
         Action::Adopt { .. } => "adopt",
         Action::Stop { .. } => "stop",
         Action::Judge { .. } => "judge",
+        Action::Measure { .. } => "measure",
+        Action::Record => "record",
         Action::Integrate { .. } => "integrate",
         Action::Tell { .. } => "tell",
         Action::Look => "look",

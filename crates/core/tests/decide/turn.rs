@@ -196,7 +196,7 @@ fn answers_about_other_turns_and_other_stages_change_nothing() {
         Input::Vanished { turn: stale.clone() },
         Input::Exited { turn: stale.clone(), exit: Exit::default() },
         Input::Judged { turn: rig.turn(), judgement: Judgement::default() },
-        Input::Baselined { result: Err("late".to_owned()), notes: Vec::new() },
+        Input::Baselined { result: Err("late".to_owned()), notes: Vec::new(), samples: Vec::new() },
     ] {
         assert!(rig.give(&input).events.is_empty());
     }

@@ -7,6 +7,7 @@ use everloop_agents::protect;
 use everloop_agents::workspace::{self, ProjectFolder, Workspace};
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
+use everloop_core::research::{Direction, ResearchSpec};
 use everloop_core::spec::{AgentSpec, CheckSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
@@ -79,6 +80,12 @@ fn is_same(state: &LoopState, wanted: &LoopSpec) -> bool {
         && state.spec.workspace.dir == wanted.workspace.dir
         && state.spec.agents().map(identity).eq(wanted.agents().map(identity))
         && runs(&state.spec.checks) == runs(&wanted.checks)
+        && metric(state.spec.research.as_deref()) == metric(wanted.research.as_deref())
+}
+
+/// What a research run measures.
+fn metric(research: Option<&ResearchSpec>) -> Option<(&str, Direction)> {
+    research.map(|research| (research.metric.check.run.as_str(), research.metric.direction))
 }
 
 /// The identity of an agent: another permission or account makes another one.
@@ -123,6 +130,10 @@ pub async fn complete(home: &StateFolder, wanted: &NewLoop, id: &LoopId) -> Resu
                 .hint("run `git init` there, or use --in-place"));
         }
     };
+    if spec.research.is_some() && mode == WorkspaceMode::InPlace {
+        return Err(Failure::usage("experiments are commits, and this folder is in no git repository")
+            .hint("run `git init` there and commit what is to be improved"));
+    }
     spec.workspace.mode = mode.clone();
     // From a clean checkout: files that are built later or not committed are no part of a check.
     let options = workspace::WorkspaceOptions { owner: id.clone(), root: home.work(id), spec: spec.workspace.clone() };
@@ -135,7 +146,8 @@ pub async fn complete(home: &StateFolder, wanted: &NewLoop, id: &LoopId) -> Resu
         }
         _ => (cwd.clone(), PathBuf::new()),
     };
-    let runs = spec.checks.iter().map(|c| c.run.as_str());
+    let measured = spec.research.iter().map(|research| research.metric.check.run.as_str());
+    let runs = spec.checks.iter().map(|c| c.run.as_str()).chain(measured);
     let named = protect::files_of_checks(runs.clone(), &root, &below);
     spec.workspace.judge = protect::judge_files(runs, &root, &below);
     let mut warnings = uncommitted_scripts(&spec, &dir, &cwd);
@@ -146,7 +158,8 @@ pub async fn complete(home: &StateFolder, wanted: &NewLoop, id: &LoopId) -> Resu
     // The checks' own files come first, so that an exception in the configuration can still name
     // one.
     spec.workspace.protect.splice(0..0, named);
-    for check in &mut spec.checks {
+    let metric = spec.research.as_mut().map(|research| &mut research.metric.check);
+    for check in spec.checks.iter_mut().chain(metric) {
         let pinned = protect::pin(&check.run, &cwd);
         check.pin = pinned.map_err(|e| Failure::failed(format!("cannot pin check `{}`", check.name)).because(&e))?;
     }
@@ -157,7 +170,8 @@ pub async fn complete(home: &StateFolder, wanted: &NewLoop, id: &LoopId) -> Resu
 /// reason.
 fn uncommitted_scripts(spec: &LoopSpec, dir: &Path, checkout: &Path) -> Vec<String> {
     let mut said = Vec::new();
-    for check in &spec.checks {
+    let metric = spec.research.iter().map(|research| &research.metric.check);
+    for check in spec.checks.iter().chain(metric) {
         let here = protect::files_of_checks([check.run.as_str()], dir, Path::new(""));
         let there = protect::files_of_checks([check.run.as_str()], checkout, Path::new(""));
         for file in here.iter().filter(|f| !there.contains(f)) {

@@ -42,10 +42,11 @@ impl ActionRun {
             Action::Spawn { turn, task } => self.spawn(&turn, &task, prompt).await,
             Action::Adopt { turn } => self.adopt(&turn).await,
             Action::Judge { turn, .. } => self.judge(&turn).await,
+            Action::Measure { turn, subject, commit } => self.measure(&turn, subject, commit).await,
             Action::Integrate { turn, task, commit } => self.integrate(&turn, &task, &commit).await,
             Action::Cleanup => self.clean_up().await,
             // Done by the owner itself.
-            Action::Stop { .. } | Action::Tell { .. } | Action::Look => Input::Tick,
+            Action::Stop { .. } | Action::Tell { .. } | Action::Look | Action::Record => Input::Tick,
         };
         (input, self.workspace)
     }

@@ -25,7 +25,14 @@ impl ActionRun {
             Ok((board, _)) if self.state.progress.baseline.is_none() => self.missing_in_clone(board).await,
             _ => Vec::new(),
         };
-        Input::Baselined { result, notes }
+        let samples = match (&result, self.state.spec.research.is_some() && self.state.research.is_none()) {
+            (Ok((board, work)), true) => match self.first_values(board, work.as_deref()).await {
+                Ok(samples) => samples,
+                Err(why) => return Input::Baselined { result: Err(why), notes, samples: Vec::new() },
+            },
+            _ => Vec::new(),
+        };
+        Input::Baselined { result, notes, samples }
     }
 
     async fn take_baseline(&mut self) -> Result<(Scoreboard, Option<String>), String> {
@@ -54,7 +61,7 @@ impl ActionRun {
         let checks: Vec<String> = self.state.progress.board.failing().map(|check| check.name.clone()).collect();
         let done = WorkDone { summary: &summary, title: &title, checks: &checks, ..WorkDone::default() };
         let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), done, goal: &goal, author: &author };
-        let (base, work) = (self.base_of(turn), self.state.progress.work.clone());
+        let (base, work) = (self.base_of(turn), self.state.next_base().cloned());
         let started = Started { base: base.as_deref(), work: work.as_deref() };
         let mut found = self.workspace().await?.collect(&commit_meta, &started).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
@@ -62,9 +69,12 @@ impl ActionRun {
         }
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
         let refused = |found: &Collected| !found.violations.is_empty() && !in_place;
-        if refused(&found) {
+        if refused(&found) && self.state.spec.research.is_none() {
             // Work that may not count is not worth a run of the checks.
             return Ok(judgement(found, (None, None), self.state.progress.board.clone()));
+        }
+        if self.state.spec.research.is_some() {
+            return self.inspect(found, base.as_deref()).await;
         }
         let (commit, target) = match &found.commit {
             Some(commit) => {
@@ -108,7 +118,7 @@ impl ActionRun {
         self.ask(cwd, before, true).await
     }
 
-    async fn verify_at(&mut self, commit: Option<&str>) -> Result<PathBuf, String> {
+    pub(super) async fn verify_at(&mut self, commit: Option<&str>) -> Result<PathBuf, String> {
         let cwd = self.workspace().await?.check_out_verify(commit).await.map_err(|e| full_text(&e))?;
         self.set_up(Side::Verify, cwd.clone()).await?;
         Ok(cwd)
@@ -132,7 +142,12 @@ impl ActionRun {
         Ok(board)
     }
 
-    async fn ask(&self, cwd: PathBuf, before: Option<&Scoreboard>, changed: bool) -> Result<Scoreboard, String> {
+    pub(super) async fn ask(
+        &self,
+        cwd: PathBuf,
+        before: Option<&Scoreboard>,
+        changed: bool,
+    ) -> Result<Scoreboard, String> {
         let question = Question { checks: &self.state.spec.checks, cwd: &cwd, before, changed };
         self.run_checks(question, self.check_isolation(&cwd)).await
     }
@@ -143,15 +158,19 @@ impl ActionRun {
     }
 
     pub(super) async fn run_checks(&self, question: Question<'_>, isolation: Isolation) -> Result<Scoreboard, String> {
-        let checker = Checker {
+        self.checker(isolation).run(question).await.map_err(|e| full_text(&e))
+    }
+
+    /// Runs commands as checks run, in jobs of this loop.
+    pub(super) fn checker(&self, isolation: Isolation) -> Checker {
+        Checker {
             outside: self.outside.clone(),
             shim: self.shim.clone(),
             jobs: self.home.checks(&self.state.id),
             pass_env: self.state.spec.agent.pass_env.clone(),
             isolation: Some(isolation),
             hide: account::hidden(self.state.spec.agents(), &self.outside),
-        };
-        checker.run(question).await.map_err(|e| full_text(&e))
+        }
     }
 
     /// Moves the work onto the target; whatever is in the way, the work is kept.
@@ -199,7 +218,11 @@ fn on_target(merged: Merged, work: &str) -> Result<String, String> {
     }
 }
 
-fn judgement(found: Collected, (commit, target): (Option<String>, Option<String>), board: Scoreboard) -> Judgement {
+pub(super) fn judgement(
+    found: Collected,
+    (commit, target): (Option<String>, Option<String>),
+    board: Scoreboard,
+) -> Judgement {
     Judgement {
         target,
         changed: found.changed,
@@ -208,6 +231,7 @@ fn judgement(found: Collected, (commit, target): (Option<String>, Option<String>
         diffstat: found.diffstat,
         violations: found.violations,
         board,
+        experiment: None,
         error: None,
     }
 }

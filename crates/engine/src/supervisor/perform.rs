@@ -14,6 +14,7 @@ use super::liveness::Liveness;
 use super::prompt::WrittenForTurn;
 use super::stream::{Follow, agent_of};
 use super::{Answer, Supervisor, prompt};
+use crate::research;
 
 impl Supervisor {
     pub(super) fn perform(&mut self, id: &LoopId, action: Action) {
@@ -22,11 +23,26 @@ impl Supervisor {
             // The ticket is in the ledger; watchers get the event.
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
             Action::Look => self.look_soon(id),
-            Action::Spawn { .. } | Action::Adopt { .. } => self.start_run(id, action),
-            Action::Baseline | Action::Judge { .. } | Action::Integrate { .. } | Action::Cleanup => {
-                self.start_run(id, action);
-            }
+            Action::Record => self.record_results(id),
+            Action::Spawn { .. }
+            | Action::Adopt { .. }
+            | Action::Baseline
+            | Action::Judge { .. }
+            | Action::Measure { .. }
+            | Action::Integrate { .. }
+            | Action::Cleanup => self.start_run(id, action),
         }
+    }
+
+    /// Appends to the table of results what it lacks, apart from the owner.
+    fn record_results(&self, id: &LoopId) {
+        let Some(slot) = self.slots.get(id) else { return };
+        let (home, state) = (self.home.clone(), slot.state.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Err(failure) = research::record(&home, &state) {
+                tracing::warn!(owner = %state.id, error = %failure.message, "cannot write the results");
+            }
+        });
     }
 
     fn stop_turn(&self, turn: &TurnId, cause: StopCause) {

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::TaskRow;
 use everloop_core::prompt::{QuotedMessage, prompt};
+use everloop_core::research::prompt::experiment;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::Ledger;
@@ -18,6 +19,8 @@ use crate::mailbox;
 
 const TEMPLATE: &str = include_str!("prompt.md.j2");
 const NAME: &str = "prompt";
+const RESEARCH: &str = include_str!("research.md.j2");
+const RESEARCH_NAME: &str = "research";
 /// One argument of a command may not be longer than 128 KiB on Linux; a prompt stays well below.
 const CAP: usize = 100_000;
 
@@ -27,6 +30,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.add_filter("fenced", fenced);
     env.add_template(NAME, TEMPLATE).expect("the template is part of this binary, and the tests render it");
+    env.add_template(RESEARCH_NAME, RESEARCH).expect("the template is part of this binary, and the tests render it");
     env
 });
 
@@ -57,9 +61,12 @@ pub fn render(
     let mut model = prompt(state, task, now);
     model.comments = written.comments;
     model.left_behind = written.left_behind;
+    let research = experiment(state);
+    let name = if research.is_some() { RESEARCH_NAME } else { NAME };
+    let values = context! { p => Value::from(Serde(&model)), r => Value::from(Serde(&research)) };
     let text = TEMPLATES
-        .get_template(NAME)
-        .and_then(|template| template.render(context! { p => Value::from(Serde(&model)) }))
+        .get_template(name)
+        .and_then(|template| template.render(values))
         .map_err(|e| Failure::failed("cannot render the prompt").because(&e))?;
     Ok(cap(text))
 }

@@ -163,7 +163,7 @@ impl ActionRun {
         let dir = self.home.turn(id);
         self.home.make(&dir).map_err(|f| f.message)?;
         self.rescue().await;
-        let work = self.state.progress.work.clone();
+        let work = self.state.next_base().cloned();
         let workspace = self.workspace().await?;
         let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
         self.base.clone_from(&base.commit);
@@ -271,7 +271,7 @@ impl ActionRun {
         if !matches!(last.outcome, Outcome::Interrupted | Outcome::Lost) {
             return;
         }
-        let (turn, work) = (last.turn.clone(), self.state.progress.work.clone());
+        let (turn, work) = (last.turn.clone(), self.state.next_base().cloned());
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
             let commit_meta = CommitMeta::new(turn.task(), turn.fence(), &subject);

@@ -7,10 +7,12 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::LoopEnd;
 use everloop_core::raise::RunLimits;
 use everloop_core::reason::RuleId;
+use everloop_core::research::ResearchSpec;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{LoopState, Phase};
 use everloop_engine::brought;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::projects::ProjectFile;
 use everloop_engine::services::create::Attachment;
 use everloop_engine::services::loops as services;
 use everloop_engine::services::run::again::{RunAgain, take_over};
@@ -34,7 +36,7 @@ pub use create::{add_configured, installed_clis};
 
 /// Runs turns until every check passes, or until turns, time or budget end. Ctrl-C once ends after
 /// the running turn, twice stops the agent; the same command continues an unfinished loop.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  everloop run \"make the tests pass\" --check 'cargo test' --agent claude --allow 'cargo test' -n 20\n  \
 everloop run \"make the tests pass\" --check 'cargo test' --agent-cmd 'my-agent {prompt}'"
@@ -48,10 +50,6 @@ pub struct RunArgs {
     name: Option<String>,
     #[command(flatten)]
     flags: Flags,
-    /// Names of environment variables that are passed to the agent; their values are redacted from
-    /// all output
-    #[arg(long = "env", value_name = "NAME")]
-    env: Vec<String>,
     /// Let all nodes of the mesh work on it, through a git remote (`everloop mesh join` first)
     #[arg(long)]
     mesh: bool,
@@ -61,6 +59,17 @@ pub struct RunArgs {
     /// With --mesh: failing checks that are worked on at once
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     width: u32,
+    #[command(flatten)]
+    switches: RunSwitches,
+}
+
+/// How a loop is started and followed.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RunSwitches {
+    /// Names of environment variables that are passed to the agent; their values are redacted from
+    /// all output
+    #[arg(long = "env", value_name = "NAME")]
+    env: Vec<String>,
     /// Hand it to a supervisor in the background and return
     #[arg(long)]
     detach: bool,
@@ -83,31 +92,59 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// A run with a goal and these settings.
+    pub(super) fn of(goal: String, flags: Flags, switches: RunSwitches) -> Self {
+        Self { goal: Some(goal), name: None, flags, mesh: false, remote: None, width: 1, switches }
+    }
+
     /// What was typed besides the goal.
     fn words(&self) -> Vec<String> {
         let mut words = self.flags.words();
-        words.extend(self.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
-        let switches = [("--detach", self.detach), ("--new", self.new), ("--no-wait", self.no_wait)];
+        words.extend(self.switches.env.iter().flat_map(|name| ["--env".to_owned(), name.clone()]));
+        let switches =
+            [("--detach", self.switches.detach), ("--new", self.switches.new), ("--no-wait", self.switches.no_wait)];
         words.extend(switches.into_iter().filter(|(_, on)| *on).map(|(flag, _)| flag.to_owned()));
         words
     }
 
     /// Whether the loop needs this terminal.
     fn attachment(&self) -> Attachment {
-        if self.detach { Attachment::Background } else { Attachment::Terminal }
+        if self.switches.detach { Attachment::Background } else { Attachment::Terminal }
     }
 }
 
 pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let (mut wanted, file) = create::resolve(args, session)?;
-    if let Some(file) = &file {
+    let (wanted, file) = create::resolve(args, session)?;
+    start(args, session, wanted, file.as_ref())
+}
+
+/// Runs experiments: a loop whose turns are judged by a metric. Without guards the loop has no
+/// checks.
+pub(super) fn research(args: &RunArgs, session: &VerbSession, spec: ResearchSpec) -> Result<Code, Failure> {
+    let guarded = args.flags.has("check");
+    let with = RunArgs { flags: args.flags.clone().with_default("check", "true"), ..args.clone() };
+    let (mut wanted, file) = create::resolve(&with, session)?;
+    if !guarded {
+        wanted.checks.clear();
+    }
+    wanted.research = Some(spec);
+    start(args, session, wanted, file.as_ref())
+}
+
+fn start(
+    args: &RunArgs,
+    session: &VerbSession,
+    mut wanted: ResolvedLoop,
+    file: Option<&ProjectFile>,
+) -> Result<Code, Failure> {
+    if let Some(file) = file {
         create::accept(args, session, file)?;
     }
     if args.mesh {
         return mesh::run(args, &wanted, session);
     }
     create::need_agents(args, session, &wanted)?;
-    if args.yes {
+    if args.switches.yes {
         wanted.guard.start_broken = true;
     }
     let home = session.home()?;
@@ -126,7 +163,7 @@ pub fn run(args: &RunArgs, session: &VerbSession) -> Result<Code, Failure> {
     };
     let state = LoopState { spec, ..state };
     announce(session, &state, &wanted, origin);
-    if args.detach {
+    if args.switches.detach {
         return detach(session, &home, &mut ledger, &state);
     }
     attend(args, session, &home, &state)
@@ -140,7 +177,11 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
     let place = match &state.spec.workspace.mode {
         WorkspaceMode::Git { target } => {
             let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
-            format!("in private clones of {}; finished work moves onto {branch}", state.spec.workspace.dir)
+            let end = match &state.spec.research {
+                Some(_) => format!("the champion moves onto {branch} by `everloop research apply {}`", state.id),
+                None => format!("finished work moves onto {branch}"),
+            };
+            format!("in private clones of {}; {end}", state.spec.workspace.dir)
         }
         WorkspaceMode::InPlace => format!("directly in {}", state.spec.workspace.dir),
     };
@@ -180,9 +221,9 @@ fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state:
 fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &LoopState) -> Result<Code, Failure> {
     let id = &started.id;
     let style = watch::ForegroundStyle {
-        detail: LogDetail::of(args.verbose),
-        wait: if args.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait },
-        follow: if args.follow { watch::FollowAgent::All } else { watch::FollowAgent::LastLine },
+        detail: LogDetail::of(args.switches.verbose),
+        wait: if args.switches.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait },
+        follow: if args.switches.follow { watch::FollowAgent::All } else { watch::FollowAgent::LastLine },
     };
     let mut watcher = watch::Foreground::new(&session.ui, id.clone(), home, style);
     loop {

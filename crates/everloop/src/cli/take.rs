@@ -35,7 +35,7 @@ pub fn take(args: TakeArgs, session: &mut VerbSession) -> Result<Code, Failure> 
     Ok(Code::Ok)
 }
 
-fn words(answer: &TakeAnswer) -> String {
+pub(super) fn words(answer: &TakeAnswer) -> String {
     let TakeAnswer { id, commit, taken } = answer;
     let work = short(commit);
     match taken {

@@ -33,6 +33,17 @@ impl Flags {
         self
     }
 
+    /// Whether a flag was typed.
+    pub fn has(&self, long: &str) -> bool {
+        self.0.contains_key(long)
+    }
+
+    /// Adds a flag unless it was typed.
+    #[must_use]
+    pub fn with_default(self, long: &'static str, value: &str) -> Self {
+        if self.has(long) { self } else { self.with(long, value) }
+    }
+
     /// The flags as words of a command line.
     pub fn words(&self) -> Vec<String> {
         let mut words = Vec::new();

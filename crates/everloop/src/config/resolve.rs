@@ -7,6 +7,7 @@ use everloop_agents::check::evidence_pattern;
 use everloop_agents::prices;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::judge_files::JudgeFiles;
+use everloop_core::research::ResearchSpec;
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
@@ -73,6 +74,8 @@ pub struct ResolvedLoop {
     pub watch: WatchSpec,
     /// What its commands may reach.
     pub isolation: IsolationSpec,
+    /// Set for a research run.
+    pub research: Option<ResearchSpec>,
     /// What is allowed but perhaps not meant; lower-case fragments.
     pub warnings: Vec<String>,
     /// Every value and where it comes from.
@@ -149,6 +152,7 @@ impl ResolvedLoop {
             guard: self.guard.clone(),
             watch: self.watch.clone(),
             isolation: self.isolation.clone(),
+            research: self.research.clone().map(Box::new),
         }
     }
 }
@@ -228,6 +232,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         guard,
         watch,
         isolation,
+        research: None,
         warnings,
         values: values_shown,
     })

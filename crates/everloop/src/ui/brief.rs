@@ -7,6 +7,7 @@ use everloop_core::event::{Event, Exit, Outcome};
 use everloop_core::ids::TurnId;
 use everloop_core::immune::ImmuneStep;
 use everloop_core::journal::JournalRecord;
+use everloop_core::research::state::ExperimentStep;
 use everloop_core::time::human;
 use jiff::tz::TimeZone;
 
@@ -64,6 +65,7 @@ impl EventLines {
             Event::Immune { step } if is_bookkeeping(step) => Vec::new(),
             // The wait that follows names a delay.
             Event::Attached { .. } | Event::Backoff { .. } => Vec::new(),
+            Event::Experiment { step } if matches!(**step, ExperimentStep::Measured { .. }) => Vec::new(),
             Event::TurnExited { turn, exit } => {
                 self.steps(turn).take_exit(exit);
                 Vec::new()

@@ -6,6 +6,9 @@ use everloop_core::hook::{SessionAct, Why};
 use everloop_core::journal::JournalRecord;
 use everloop_core::op::Trust;
 use everloop_core::reason::{Reason, RuleId};
+use everloop_core::research::row::short as number;
+use everloop_core::research::sample::Contender;
+use everloop_core::research::state::ExperimentStep;
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
@@ -53,7 +56,9 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
     match event {
         Event::LoopCreated { name, spec } => format!("created loop `{name}`: {}", spec.goal),
         Event::SpecChanged { .. } => "settings changed by a person".to_owned(),
+        Event::Baselined { board, .. } if board.0.is_empty() => "baseline: no guards".to_owned(),
         Event::Baselined { board, .. } => format!("baseline: {}", score(board)),
+        Event::Experiment { step } => experiment(step),
         Event::Waiting { reason } => {
             let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
             format!("waits: {}", sentence.trim_end_matches('.'))
@@ -209,6 +214,37 @@ pub fn judged(judgement: &Judgement) -> String {
     parts.join("; ")
 }
 
+/// A step of an experiment.
+fn experiment(step: &ExperimentStep) -> String {
+    match step {
+        ExperimentStep::Baseline { samples, row } => {
+            let value = row.value.map_or_else(|| "no value".to_owned(), number);
+            format!("metric before the first experiment: {value} ({})", count(samples.len() as u64, "measurement"))
+        }
+        ExperimentStep::Measured { subject, sample } => {
+            let subject = match subject {
+                Contender::Champion => "champion",
+                Contender::Candidate => "candidate",
+            };
+            format!("measured the {subject} again: {}", sample.value().map_or_else(|| "no value".to_owned(), number))
+        }
+        ExperimentStep::Crashed { kind, .. } => {
+            format!("the change crashed ({}): the next turn mends it", kind.label())
+        }
+        ExperimentStep::Decided { row } => {
+            let delta = row.delta.map_or_else(String::new, |delta| format!(", {}{}", plus(delta), number(delta)));
+            let value = row.value.map_or_else(String::new, |value| format!(" {}{delta}", number(value)));
+            let (status, what) = (row.status.label(), shortened(&row.description));
+            format!("experiment {}: {status}{value} ({}): {what}", row.number, row.why)
+        }
+        ExperimentStep::Branched { from } => format!("the next experiments begin from experiment {from}"),
+    }
+}
+
+fn plus(delta: f64) -> &'static str {
+    if delta > 0.0 { "+" } else { "" }
+}
+
 /// An outcome with its details.
 pub fn amounts_to(outcome: &Outcome) -> String {
     match outcome {
@@ -216,6 +252,7 @@ pub fn amounts_to(outcome: &Outcome) -> String {
         Outcome::Regressed { lost } => format!("regressed, no longer passing: {}", lost.join(", ")),
         Outcome::AgentFailed { why, kept: true } => format!("agent failed ({why}), its partial work is kept"),
         Outcome::AgentFailed { why, kept: false } => format!("agent failed ({why})"),
+        Outcome::Discarded { why } => format!("discarded ({why})"),
         Outcome::TaskFailed { why } => format!("task failed ({why})"),
         Outcome::Limited { class, .. } => format!("limited ({}), it goes on later", class.describe()),
         plain @ (Outcome::Reached

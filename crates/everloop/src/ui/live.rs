@@ -106,6 +106,7 @@ fn turn_line(turn: &Turn, facts: &LiveFacts) -> String {
         TurnStage::Running => "the agent works",
         TurnStage::Judging => "the checks run",
         TurnStage::Integrating => "the work is being integrated",
+        TurnStage::Measuring => "candidate and champion are measured again",
     };
     let mut parts = vec![format!("turn {}", turn.number), format!("{doing} ({age})")];
     if turn.stage == TurnStage::Running

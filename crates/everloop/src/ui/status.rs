@@ -167,6 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_due_is_not_in_the_past() {
+        let mut due = state();
+        let reason = Reason::new(RuleId::GuardGap).until(START);
+        due.phase = Phase::Waiting { reason, since: START };
+        let text = status_table(&[due], &Guards::new(), &look(120)).join("\n");
+        assert!(!text.contains(" ago"), "{text}");
+    }
+
+    #[test]
     fn no_line_is_wider_than_the_terminal() {
         for cells in [20, 40, 60, 80, 200] {
             let lines = status_table(&loops(), &guards(), &look(cells));

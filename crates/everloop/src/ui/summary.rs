@@ -1,6 +1,9 @@
 //! The end of a loop: what changed, what it cost, which attempts are unused, what to do next.
 
 use everloop_core::event::{Integrated, LoopEnd, Outcome};
+use everloop_core::research::ResearchSpec;
+use everloop_core::research::state::ResearchState;
+use everloop_core::research::summary::summary as whole;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::{KeptWork, LoopState, Phase, Try};
 use everloop_core::time::human;
@@ -23,7 +26,10 @@ pub fn summary(state: &LoopState, paint: Paint) -> Vec<String> {
     page.entry("Loop", &format!("{} ({})", state.id, clean(&state.name)));
     page.entry("Goal", &clean(&state.spec.goal));
     page.entry("Ended", &how(state, paint));
-    checks(state, &mut page);
+    match (&state.spec.research, &state.research) {
+        (Some(spec), Some(found)) => research(spec, found, state, &mut page),
+        _ => checks(state, &mut page),
+    }
     page.entry("Turns", &turns(state));
     kept(state, &mut page);
     set_aside(state, &mut page);
@@ -71,6 +77,15 @@ fn how(state: &LoopState, paint: Paint) -> String {
     }
 }
 
+/// The summary of a research run, in the form that other tools of this kind print.
+fn research(spec: &ResearchSpec, found: &ResearchState, state: &LoopState, page: &mut Page) {
+    let text = whole(spec, found, state.spec.bounds.max_turns);
+    for (n, line) in text.lines().enumerate() {
+        let line = clean(line);
+        if n == 0 { page.entry("Result", &line) } else { page.more(&line) }
+    }
+}
+
 fn checks(state: &LoopState, page: &mut Page) {
     let before = state.progress.baseline.as_ref().map_or(String::new(), |b| format!(" ({} before)", b.passing().len()));
     page.entry("Checks", &format!("{}{before}", score(&state.progress.board)));
@@ -88,6 +103,7 @@ fn turns(state: &LoopState) -> String {
         (tally.no_op, "no-op turn", "no-op turns"),
         (tally.refused, "refused turn", "refused turns"),
         (tally.regressed, "regressed turn", "regressed turns"),
+        (tally.discarded, "discarded experiment", "discarded experiments"),
         (tally.agent_failed, "failure of the agent", "failures of the agent"),
         (tally.task_failed, "failed turn", "failed turns"),
         (tally.interrupted, "interrupted turn (not counted)", "interrupted turns (not counted)"),
@@ -134,6 +150,7 @@ fn set_aside(state: &LoopState, page: &mut Page) {
         | Outcome::NoOp
         | Outcome::Refused { .. }
         | Outcome::Regressed { .. }
+        | Outcome::Discarded { .. }
         | Outcome::AgentFailed { .. }
         | Outcome::TaskFailed { .. }
         | Outcome::Limited { .. }
@@ -160,6 +177,14 @@ fn is_kept(state: &LoopState, attempt: &Try) -> bool {
 fn next(state: &LoopState) -> Vec<String> {
     let id = &state.id;
     let mut steps = Vec::new();
+    if state.research.as_ref().is_some_and(|research| research.champion.number > 0) {
+        steps.push(format!("bring the champion to your branch: everloop research apply {id}"));
+    }
+    if state.research.is_some() {
+        steps.push(format!(
+            "see all experiments: everloop research show {id}; as a page: everloop research report {id}"
+        ));
+    }
     let waits = state.progress.waits_to_be_taken(&state.spec.workspace.mode);
     if waits {
         steps.push(format!("take the work: everloop take {id}"));
@@ -167,7 +192,7 @@ fn next(state: &LoopState) -> Vec<String> {
     match &state.phase {
         Phase::Ended { ending: LoopEnd::Reached, .. } => match (&state.spec.workspace.mode, state.progress.kept.last())
         {
-            (WorkspaceMode::Git { target }, Some(_)) if !waits => {
+            (WorkspaceMode::Git { target }, Some(_)) if !waits && state.research.is_none() => {
                 let branch = target.strip_prefix("refs/heads/").unwrap_or(target);
                 steps.push(format!(
                     "look at it: git log --stat -{} {}",

@@ -50,6 +50,7 @@ mod readme;
 mod recover;
 mod replay;
 mod repo;
+mod research;
 mod resume;
 mod run;
 mod secrets;

@@ -466,6 +466,7 @@ fn a_limit_on_the_screen_holds_the_account_until_its_reset() {
     let limited = events("limited")[0].clone();
     let until = limited["event"]["until"].as_i64().expect("the reset was read");
     assert!(until >= reset.as_millisecond() - 60_000 && until <= reset.as_millisecond() + 120_000, "{until} {reset}");
+    assert_eq!(until % 60_000, 0, "the time on the screen is a whole minute, the guard's own wait is none");
     let starts: Vec<i64> = events("turn_started").iter().filter_map(|record| record["at"].as_i64()).collect();
     // On a busy machine a turn may come before the program shows its prompt; it types nothing.
     let met = limited["at"].as_i64().expect("a time");

@@ -89,6 +89,9 @@ fn no_turn_is_spent_while_every_failing_check_is_broken() {
     // The same command looks again.
     let said = env.run(&run).exits(4).stderr;
     assert!(said.contains("baseline: 0 of 1 check passes"), "{said}");
+    let asked = env.on_terminal(&run, "n\n").exits(4).stdout;
+    assert!(asked.contains("start turns all the same?"), "{asked}");
+    assert_eq!(env.the_loop()["started"], 0, "a person declined");
     env.run(&[&run[..], &["--yes"]].concat()).exits(3);
     assert_eq!(env.the_loop()["started"], 1);
 }

@@ -39,6 +39,25 @@ const PRICED: &str = "[agent.writer]\ncommand = \"sh agent.sh\"\nusd_per_turn = 
     agent = \"writer\"\nchecks = [\"test -f done\"]\n";
 
 #[test]
+fn calls_and_time_that_are_used_up_can_be_raised() {
+    let env = Env::new();
+    let run = ["run", "x", "--check", "false", "--agent-cmd", "true", "--min-gap", "0", "--in-place"];
+    env.run(&[&run[..], &["--max-calls", "2"]].concat()).exits(3);
+    let refused = env.run(&["resume"]).exits(2).stderr;
+    assert!(refused.contains("its calls are used up"), "{refused}");
+    let further = env.run(&["resume", "--max-calls", "1"]).ok().stdout;
+    assert!(further.contains("goes on; at most"), "{further}");
+    let up = env.spawn(&["up", "--listen", "off"]);
+    env.wait_for("the third call", || env.the_loop()["spent"]["calls"] == 3);
+    env.wait_for("its end", || env.the_loop()["phase"]["ending"]["bound"] == "calls");
+    env.run(&["resume", "--max-calls", "9", "--max-time", "1h"]).ok();
+    assert!(env.the_loop()["spec"]["bounds"]["max_time"].as_u64().is_some_and(|ms| ms >= 3_600_000));
+    env.run(&["stop"]).ok();
+    env.run(&["down"]).ok();
+    up.wait().exits(143);
+}
+
+#[test]
 fn dollars_calls_and_a_deadline_that_are_used_up_can_be_raised() {
     let env = Env::new();
     env.write("everloop.toml", &format!("{PRICED}max_usd = 1\n"));

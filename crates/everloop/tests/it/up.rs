@@ -243,13 +243,18 @@ fn the_same_run_goes_on_with_a_loop_that_a_supervisor_left_alone() {
 #[test]
 fn one_bad_file_does_not_stop_the_other_loops() {
     let env = Env::new();
-    env.run(&["run", "x", "--check", "false", "--agent-cmd", "true", "-n", "1", "--min-gap", "0", "--detach"]).ok();
+    let agent = "echo x >> ran; test $(wc -l < ran) -lt 3 || touch done";
+    let run =
+        ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "2s", "--in-place", "--detach"];
+    env.run(&run).ok();
+    env.wait_for("its first turn", || env.project().join("ran").exists());
     env.run(&["down"]).ok();
+    env.write("everloop.toml", "no toml [");
     let user = env.project().join("../home/.config/everloop");
     std::fs::create_dir_all(&user).expect("the home is the test's");
     std::fs::write(user.join("config.toml"), "no toml [").expect("the home is the test's");
     let up = env.spawn(&["up", "--listen", "off"]);
-    env.wait_for_words(&["status", "--json"], &["\"up\""]);
+    env.wait_for("the loop reaches its goal", || env.project().join("done").exists());
     env.run(&["down"]).ok();
     let said = up.wait().exits(143).stderr;
     assert!(said.contains("config.toml") && said.contains("all other loops go on"), "{said}");

@@ -52,6 +52,23 @@ fn a_marker_in_the_output_of_a_tool_has_no_effect() {
 }
 
 #[test]
+fn a_marker_before_the_last_words_has_no_effect() {
+    let env = Env::new();
+    let stream = [
+        r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#,
+        r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"<BACKOFF 10m>"}]}}"#,
+        r#"{"type":"assistant","message":{"id":"m2","content":[{"type":"text","text":"All done."}]}}"#,
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#,
+    ];
+    env.write("stream.jsonl", &format!("{}\n", stream.join("\n")));
+    env.script("speaker", "cat stream.jsonl");
+    env.write("everloop.toml", "[agent.speaker]\ncommand = [\"./speaker\"]\ndialect = \"claude\"\nfree = true\n");
+    env.run(&["run", "x", "--check", "false", "--agent", "speaker", "-n", "2", "--yes"]).exits(3);
+    let logs = env.run(&["logs", "-v", "-n", "100"]).ok().stdout;
+    assert!(!logs.contains("requested a delay"), "{logs}");
+}
+
+#[test]
 fn a_delay_that_the_agent_requested_ends_by_a_persons_word() {
     let env = Env::new();
     let agent = "echo; echo '<BACKOFF 1h>'";

@@ -66,6 +66,7 @@ fn spec() -> LoopSpec {
         },
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
+        research: None,
     }
 }
 

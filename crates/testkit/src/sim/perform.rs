@@ -41,6 +41,8 @@ impl World {
                 self.held_mut(&id).into_iter().for_each(|held| held.rounds.monitors.look_soon());
                 self.plan_beat(&id);
             }
+            // The simulated loops are no research runs.
+            Action::Measure { .. } | Action::Record => {}
             Action::Cleanup => {
                 self.go_on(STEP_TAKES, move |w| w.must("cleanup", id.as_str(), |w| w.clean_up(&id)));
             }
@@ -65,7 +67,7 @@ impl World {
             (w.run_checks(id, &tree, true), work)
         };
         let found = self.must("baseline", id.as_str(), run)?;
-        self.answer(id, &Input::Baselined { result: Ok(found), notes: Vec::new() })
+        self.answer(id, &Input::Baselined { result: Ok(found), notes: Vec::new(), samples: Vec::new() })
     }
 
     /// A private worktree where the work stands; the one that is there already is kept.

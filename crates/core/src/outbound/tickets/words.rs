@@ -168,6 +168,11 @@ mod tests {
         assert_eq!(actions, [answer("yes"), answer("no"), Some(ReplyAction::Ack { ticket: 17 })]);
         assert!(message.buttons.iter().all(|b| b.data.len() <= 64), "that is all that Telegram takes");
         assert_eq!(message_of(&[(&alert("guard.freeze:account:default"), 0)]).buttons[0].label, "Release");
+        let labels = |key: &str| -> Vec<String> {
+            message_of(&[(&alert(key), 0)]).buttons.iter().map(|button| button.label.clone()).collect()
+        };
+        assert_eq!(labels("permission:a"), ["Allow once", "Always in this loop", "Deny", "Seen"]);
+        assert_eq!(labels("permission.later:a"), ["Always in this loop", "Deny", "Seen"]);
         for (text, action) in [
             ("/ack 17", Some(ReplyAction::Ack { ticket: 17 })),
             ("/ack", Some(ReplyAction::Ack { ticket: 17 })),

@@ -97,8 +97,8 @@ fn bounds(state: &LoopState, wanted: &Bounds, used: Duration) -> Bounds {
         _ => false,
     };
     let max_turns = match wanted.max_turns {
-        Some(n) if n <= state.task.turns && ended_by("turns") => Some(n.max(1).saturating_add(state.task.turns)),
-        n => raised(n, old.max_turns, state.task.turns),
+        Some(n) if n <= state.counted() && ended_by("turns") => Some(n.max(1).saturating_add(state.counted())),
+        n => raised(n, old.max_turns, state.counted()),
     };
     let max_time = match wanted.max_time {
         Some(time) if time <= used && ended_by("time") => Some(used + time),

@@ -35,7 +35,7 @@ pub fn resolve(args: &RunArgs, session: &VerbSession) -> Result<(ResolvedLoop, O
         config = load(guessed(args, goal, &config, session)?)?;
     }
     let mut wanted = chosen(args, &config, session)?;
-    wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.env.iter().cloned()));
+    wanted.agents_mut().for_each(|agent| agent.pass_env.extend(args.switches.env.iter().cloned()));
     Ok((wanted, config.project_file()))
 }
 
@@ -48,7 +48,7 @@ fn guessed(args: &RunArgs, goal: &str, config: &Config, session: &VerbSession) -
         session.ui.talk(&format!("found {}", clean(line)));
     }
     let command = guess.command(goal, &args.words());
-    if !args.yes {
+    if !args.switches.yes {
         let refused = || Failure::usage("a loop does not start with a check or an agent that you did not name");
         if !session.ui.asks() {
             return Err(refused().hint(format!("{command}; or the same with --yes")));
@@ -75,7 +75,7 @@ pub fn need_agents(args: &RunArgs, session: &VerbSession, wanted: &ResolvedLoop)
     }
     match obstacle {
         None => Ok(()),
-        Some(Obstacle::Doubtful(_)) if args.yes => Ok(()),
+        Some(Obstacle::Doubtful(_)) if args.switches.yes => Ok(()),
         Some(Obstacle::Doubtful(failure)) if session.ui.asks() => {
             session.ui.warn(&failure.message);
             if session.ui.agrees("start it all the same?")? { Ok(()) } else { Err(failure) }
@@ -89,7 +89,7 @@ pub fn need_agents(args: &RunArgs, session: &VerbSession, wanted: &ResolvedLoop)
 pub fn accept(args: &RunArgs, session: &VerbSession, file: &ProjectFile) -> Result<(), Failure> {
     let home = session.home()?;
     if let Err(undecided) = trust::by_run(session, &session.writer(&home)?, file)?
-        && !args.yes
+        && !args.switches.yes
     {
         if !session.ui.asks() {
             return Err(undecided.refusal());
@@ -149,7 +149,7 @@ pub fn find_or_create(
     ledger: &mut Sqlite,
 ) -> Result<(LoopState, LoopOrigin), Failure> {
     let new = wanted.new_loop();
-    if !args.new
+    if !args.switches.new
         && let Some(state) = create::find_same(ledger, &new)?
     {
         return Ok((state, LoopOrigin::Resumed));

@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
     for warning in &wanted.warnings {
         session.ui.warn(warning);
     }
-    if args.detach {
+    if args.switches.detach {
         let told = json!({ "loop": id, "name": state.name, "detached": true, "mesh": membership.hub });
         session.ui.said(&format!("{id} runs in the mesh; `everloop mesh show {id}` shows it"), &told)?;
         return Ok(Code::Ok);

@@ -112,6 +112,7 @@ pub(super) fn of(event: &Event) -> &'static str {
         Event::LoopCreated { .. }
         | Event::SpecChanged { .. }
         | Event::Baselined { .. }
+        | Event::Experiment { .. }
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
         | Event::Attached { .. }

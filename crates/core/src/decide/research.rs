@@ -1,0 +1,248 @@
+//! Experiments: from the judgement of a turn's work to a kept or discarded change.
+
+use super::Step;
+use super::turn::charge;
+use crate::action::Action;
+use crate::event::{Event, Exit, Judgement, LoopEnd, Outcome, StopCause};
+use crate::ids::TurnId;
+use crate::jitter::mix;
+use crate::judge;
+use crate::planted::{self, Bug};
+use crate::research::ResearchSpec;
+use crate::research::idea::focus;
+use crate::research::judge::{Experiment, ExperimentVerdict};
+use crate::research::ladder::Rung;
+use crate::research::race::{mean, unbiased};
+use crate::research::row::{Row, Status};
+use crate::research::sample::{Contender, Measured, Sample};
+use crate::research::state::{ExperimentStep, METRIC_ERRORS, ResearchState, SAME_CRASHES};
+use crate::research::summary::{is_line_due, status_line};
+use crate::state::{LoopState, Turn, TurnStage};
+
+/// Description of the first row.
+const BASELINE: &str = "baseline";
+
+impl Step<'_> {
+    fn experiment(&mut self, step: ExperimentStep) {
+        self.emit(Event::Experiment { step: Box::new(step) });
+    }
+
+    /// Records the metric before the first experiment.
+    pub(super) fn begin_research(&mut self, samples: &[Sample]) {
+        if self.state().spec.research.is_none() || self.state().research.is_some() {
+            return;
+        }
+        let values: Vec<f64> = samples.iter().filter_map(Sample::value).collect();
+        let state = self.state();
+        let row = Row {
+            commit: state.progress.work.clone(),
+            value: Some(mean(&values)),
+            samples: values,
+            guard: (!state.spec.checks.is_empty()).then_some(true),
+            millis: samples.iter().map(|sample| sample.millis).sum(),
+            ..empty_row(0, Status::Baseline, BASELINE, self)
+        };
+        self.experiment(ExperimentStep::Baseline { samples: samples.to_vec(), row: Box::new(row) });
+        self.act(Action::Record);
+    }
+
+    /// Handles the judgement of an experiment's work.
+    pub(super) fn experiment_judged(&mut self, turn: &Turn, exit: &Exit, found: &Judgement) {
+        match unfinished(exit, found) {
+            Some(outcome) => self.end_turn(turn, exit, (outcome, None, None)),
+            None => self.weigh(turn),
+        }
+    }
+
+    /// Handles a further measurement of candidate or champion.
+    pub(super) fn measured(&mut self, id: &TurnId, subject: Contender, sample: &Sample) {
+        let Some(turn) = self.turn_in(id, TurnStage::Measuring) else { return };
+        self.experiment(ExperimentStep::Measured { subject, sample: sample.clone() });
+        self.weigh(&turn);
+    }
+
+    /// Decides what an experiment needs next.
+    pub(super) fn weigh(&mut self, turn: &Turn) {
+        let turn = self.latest(turn);
+        let Some((spec, research)) = of(self.state()) else { return };
+        let found = turn.judgement.clone().unwrap_or_default();
+        let inspection = found.experiment.clone().unwrap_or_default();
+        let experiment =
+            Experiment { spec: &spec, state: &research, found: &found, inspection: &inspection, again: &turn.measured };
+        let exit = turn.exit.clone().unwrap_or_default();
+        match experiment.weigh() {
+            ExperimentVerdict::Measure(subject) => {
+                let commit = match subject {
+                    Contender::Candidate => found.commit.clone(),
+                    Contender::Champion => research.champion.commit.clone(),
+                };
+                self.act(Action::Measure { turn: turn.id.clone(), subject, commit });
+            }
+            ExperimentVerdict::Fix { kind, text } => {
+                let why = format!("it crashed ({}), and the next turn mends it", kind.label());
+                let commit = found.commit.clone().unwrap_or_default();
+                self.experiment(ExperimentStep::Crashed { commit, kind, text });
+                self.end_turn(&turn, &exit, (Outcome::Discarded { why }, None, None));
+            }
+            ExperimentVerdict::Decide { status, why } => {
+                let row = self.row(&turn, &experiment, (status, why));
+                self.close_experiment(&turn, row);
+            }
+        }
+    }
+
+    fn row(&self, turn: &Turn, experiment: &Experiment<'_>, (status, why): (Status, String)) -> Row {
+        let (found, research, values) = (experiment.found, experiment.state, experiment.values());
+        let crashed = matches!(status, Status::Crash | Status::Timeout | Status::MetricError);
+        let zero = planted::is(Bug::CrashIsZero) && crashed;
+        let known = !values.is_empty() && !crashed;
+        let others = experiment.samples().first().and_then(|sample| match &sample.result {
+            Measured::Value { others, .. } => Some(others.clone()),
+            Measured::Crash { .. } | Measured::Timeout { .. } | Measured::Unreadable { .. } => None,
+        });
+        let left = self.state().spec.bounds.max_turns.map(|most| most.saturating_sub(research.number));
+        let asked = focus(experiment.spec, research, left);
+        let measured = matches!(status, Status::Refused | Status::NoOp | Status::Repeat);
+        let description = &experiment.inspection.description;
+        Row {
+            commit: found.commit.clone(),
+            base: research.open.as_ref().map_or_else(|| research.base().cloned(), |open| open.base.clone()),
+            value: if zero { Some(0.0) } else { known.then(|| mean(unbiased(&values))) },
+            delta: experiment.delta().filter(|_| known),
+            samples: values,
+            guard: (!measured && !found.board.0.is_empty()).then(|| found.board.all_pass()),
+            why,
+            task: turn.task.clone(),
+            millis: self.ctx.now.since(turn.started_at).as_millis().try_into().unwrap_or(u64::MAX),
+            agent: turn.agent.clone(),
+            microusd: turn.exit.as_ref().map_or(0, |exit| charge(turn, exit).spend.microusd),
+            others: others.unwrap_or_default(),
+            fixes: research.open.as_ref().map_or(0, |open| open.fixes),
+            plan: asked.plan(),
+            hash: experiment.inspection.hash.filter(|_| !crashed),
+            luck: if status == Status::Keep { experiment.luck() } else { 0.0 },
+            ..empty_row(research.number + 1, status, description, self)
+        }
+    }
+
+    fn close_experiment(&mut self, turn: &Turn, row: Row) {
+        let (status, why, commit) = (row.status, row.why.clone(), row.commit.clone());
+        self.experiment(ExperimentStep::Decided { row: Box::new(row) });
+        let Some((spec, research)) = of(self.state()) else { return };
+        if is_line_due(research.number) {
+            self.emit(Event::Note { text: status_line(&spec, &research) });
+        }
+        self.climb(&research);
+        self.say_crashes(&research);
+        self.act(Action::Record);
+        let met = research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd);
+        let found = turn.judgement.clone().unwrap_or_default();
+        let outcome = match status {
+            Status::Keep | Status::Simpler if met => Outcome::Reached,
+            Status::Keep | Status::Simpler => Outcome::Progress,
+            Status::Refused => Outcome::Refused { paths: found.violations },
+            Status::NoOp => Outcome::NoOp,
+            _ => Outcome::Discarded { why },
+        };
+        let exit = turn.exit.clone().unwrap_or_default();
+        self.end_turn(turn, &exit, (outcome, commit.filter(|_| status.keeps()), None));
+    }
+
+    /// Begins the rung of the ladder that is due.
+    fn climb(&mut self, research: &ResearchState) {
+        let key = format!("research.stuck:{}", self.state().id);
+        if research.since_keep == 0 {
+            return self.close_ticket(&key, "an experiment was kept");
+        }
+        let Some(rung) = Rung::begins(research.since_keep) else { return };
+        let text = format!("{} experiments in a row were not kept: {}", research.since_keep, rung.describe());
+        self.emit(Event::Note { text: text.clone() });
+        match rung {
+            Rung::Branch => {
+                let older: Vec<u32> = research.keeps.iter().map(|keep| keep.number).collect();
+                let older = &older[..older.len().saturating_sub(1)];
+                if !older.is_empty() {
+                    let at = mix(self.ctx.seed, u64::from(research.number)) % older.len() as u64;
+                    let from = older[usize::try_from(at).unwrap_or(0)];
+                    self.experiment(ExperimentStep::Branched { from });
+                }
+            }
+            Rung::DualForcing => self.ticket(key, format!("{text}; the run goes on")),
+            Rung::Refine | Rung::NextPlan => {}
+        }
+    }
+
+    fn say_crashes(&mut self, research: &ResearchState) {
+        let key = format!("research.crashes:{}", self.state().id);
+        match &research.crash {
+            Some((why, n)) if *n >= SAME_CRASHES => {
+                self.ticket(key, format!("{n} experiments in a row crashed in the same way: {why}"));
+            }
+            Some(_) => {}
+            None => self.close_ticket(&key, "an experiment did not crash"),
+        }
+    }
+
+    /// How a research run ends besides its bounds.
+    pub(super) fn research_ending(&self) -> Option<LoopEnd> {
+        let (spec, research) = of(self.state())?;
+        if research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd) {
+            return Some(LoopEnd::Reached);
+        }
+        if research.metric_errors >= METRIC_ERRORS {
+            let why = research.rows.last().map_or_else(String::new, |row| row.why.clone());
+            return Some(LoopEnd::Failed {
+                why: format!("the metric gave no value {METRIC_ERRORS} times in a row: {why}"),
+            });
+        }
+        let patient = spec.patience.is_none_or(|most| research.since_keep < most);
+        (!patient).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
+    }
+}
+
+/// The parts of a research run; `None` for any other loop.
+fn of(state: &LoopState) -> Option<(ResearchSpec, ResearchState)> {
+    Some((state.spec.research.as_deref()?.clone(), state.research.as_deref()?.clone()))
+}
+
+fn empty_row(number: u32, status: Status, description: &str, step: &Step<'_>) -> Row {
+    Row {
+        number,
+        commit: None,
+        base: None,
+        value: None,
+        delta: None,
+        samples: Vec::new(),
+        guard: None,
+        status,
+        description: description.to_owned(),
+        why: String::new(),
+        task: step.state().task.id.clone().unwrap_or_else(|| crate::ids::TaskId::new(BASELINE)),
+        millis: 0,
+        agent: String::new(),
+        microusd: 0,
+        others: std::collections::BTreeMap::new(),
+        fixes: 0,
+        plan: None,
+        hash: None,
+        luck: 0.0,
+        at: step.ctx.now,
+    }
+}
+
+/// The outcome of a turn that made no experiment: its work is not looked at.
+fn unfinished(exit: &Exit, found: &Judgement) -> Option<Outcome> {
+    if let Some(why) = &found.error {
+        return Some(Outcome::TaskFailed { why: why.clone() });
+    }
+    if let (Some(limit), None | Some(StopCause::Announced)) =
+        (exit.limit().filter(|l| l.class.holds_account()), exit.stopped)
+    {
+        return Some(Outcome::Limited { class: limit.class, kept: false });
+    }
+    if exit.report.as_ref().is_some_and(|r| r.session_lost) && !found.changed {
+        return Some(Outcome::Lost);
+    }
+    let stopped = !exit.ok() && exit.stopped != Some(StopCause::Budget);
+    stopped.then(|| judge::failed(exit, false, false).outcome)
+}

@@ -1,0 +1,141 @@
+//! The records of a research run: the table of its experiments, which is only appended to, and the
+//! sums of the run. Both follow from the journal, so a crash loses nothing of them.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_core::event::Event;
+use everloop_core::ids::LoopId;
+use everloop_core::research::row::{Row, header, last_number};
+use everloop_core::research::state::ExperimentStep;
+use everloop_core::research::summary;
+use everloop_core::state::LoopState;
+use everloop_store::{Ledger, OpenMode, Sqlite};
+
+use crate::error::Failure;
+use crate::state_folder::StateFolder;
+
+/// Name of the table.
+pub const TABLE: &str = "autoresearch-results.tsv";
+/// Folder of the sums, beside the table.
+const SESSIONS: &str = "research-sessions";
+/// Records of the journal that are read at once.
+const PAGE: usize = 500;
+/// The end of a table in which its last row is looked for.
+const TAIL_BYTES: u64 = 64 << 10;
+/// A measurement that waits for another one looks this often.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The folder of a run's records.
+pub fn folder(home: &StateFolder, id: &LoopId) -> PathBuf {
+    home.research().join(id.as_str())
+}
+
+/// The table of a run.
+pub fn table(home: &StateFolder, state: &LoopState) -> PathBuf {
+    let configured = state.spec.research.as_ref().and_then(|research| research.results.clone());
+    configured.map_or_else(|| folder(home, &state.id).join(TABLE), PathBuf::from)
+}
+
+/// All rows of a run, in their order, the baseline first.
+pub fn rows(ledger: &Sqlite, id: &LoopId) -> Result<Vec<Row>, Failure> {
+    let (mut rows, mut after) = (Vec::new(), 0);
+    loop {
+        let page = ledger.journal(after, Some(id), PAGE)?;
+        let Some(last) = page.last() else { return Ok(rows) };
+        after = last.seq;
+        rows.extend(page.into_iter().filter_map(|record| match record.event {
+            Event::Experiment { step } => match *step {
+                ExperimentStep::Baseline { row, .. } | ExperimentStep::Decided { row } => Some(*row),
+                ExperimentStep::Measured { .. } | ExperimentStep::Crashed { .. } | ExperimentStep::Branched { .. } => {
+                    None
+                }
+            },
+            _ => None,
+        }));
+    }
+}
+
+/// Appends to the table what it lacks, and writes the sums again.
+pub fn record(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
+    let (Some(spec), Some(research)) = (&state.spec.research, &state.research) else { return Ok(()) };
+    let path = table(home, state);
+    let cannot = |e: std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(&e);
+    if let Some(parent) = path.parent() {
+        home.make(parent)?;
+    }
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(cannot)?;
+    file.lock().map_err(cannot)?;
+    let size = file.metadata().map_err(cannot)?.len();
+    let mut end = String::new();
+    file.seek(SeekFrom::Start(size.saturating_sub(TAIL_BYTES))).map_err(cannot)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(cannot)?;
+    end.push_str(&String::from_utf8_lossy(&bytes));
+    let known = last_number(&end);
+    let from = known.map_or(0, |number| number + 1);
+    let recent = research.rows.iter().filter(|row| row.number >= from);
+    let missing: Vec<Row> = match research.rows.first() {
+        Some(first) if first.number <= from && from > 0 => recent.cloned().collect(),
+        _ if from > research.number => Vec::new(),
+        _ => {
+            let all = rows(&Sqlite::open(&home.database(), OpenMode::ReadOnly)?, &state.id)?;
+            all.into_iter().filter(|row| row.number >= from && (row.number > 0 || known.is_none())).collect()
+        }
+    };
+    let mut text = if size == 0 { header(spec.metric.direction) } else { String::new() };
+    // A line that a crash cut off is ended first.
+    if size > 0 && !end.ends_with('\n') {
+        text.push('\n');
+    }
+    text.extend(missing.iter().map(Row::line));
+    file.write_all(text.as_bytes()).map_err(cannot)?;
+    write_sums(home, state)
+}
+
+/// Writes the sums of the run.
+fn write_sums(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
+    let (Some(spec), Some(research)) = (&state.spec.research, &state.research) else { return Ok(()) };
+    let dir = folder(home, &state.id).join(SESSIONS);
+    home.make(&dir)?;
+    let found: Vec<&str> = research.keeps.iter().skip(1).map(|keep| keep.description.as_str()).collect();
+    let sums = serde_json::json!({
+        "id": state.id,
+        "goal": state.spec.goal,
+        "metric": {
+            "command": spec.metric.check.run,
+            "direction": spec.metric.direction,
+            "baseline": research.baseline,
+            "final": research.champion.value(),
+            "sigma": research.sigma,
+        },
+        "iterations": research.number,
+        "keeps": research.keep_count(),
+        "champion": research.champion.commit,
+        "findings": found,
+        "summary": summary::summary(spec, research, state.spec.bounds.max_turns),
+    });
+    let path = dir.join(format!("{}.json", state.id));
+    let cannot = |e: std::io::Error| Failure::failed(format!("cannot write `{}`", path.display())).because(&e);
+    let partial = path.with_extension("partial");
+    std::fs::write(&partial, format!("{sums:#}\n")).map_err(cannot)?;
+    std::fs::rename(&partial, &path).map_err(cannot)
+}
+
+/// Waits until no other measurement runs on this machine under this state folder; the next one waits
+/// until the answer is dropped.
+pub async fn one_at_a_time(home: &StateFolder) -> Result<File, String> {
+    home.make(&home.research()).map_err(|failure| failure.message)?;
+    let path = home.research().join("measuring.lock");
+    let cannot = |e: std::io::Error| format!("cannot lock `{}`: {e}", path.display());
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).map_err(cannot)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(WAIT).await,
+            Err(TryLockError::Error(e)) => return Err(cannot(e)),
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! `everloop research`: improves a metric by experiments; reads, applies and reports them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use everloop_core::action::LoopCommand;
+use everloop_core::research::chart::Chart;
+use everloop_core::research::report::{Report, next_steps};
+use everloop_core::research::row::{Row, header, short};
+use everloop_core::research::{Direction, KeepRule, MAX_LINES, MetricSpec, ResearchSpec};
+use everloop_core::spec::CheckSpec;
+use everloop_core::test_evidence::Proof;
+use everloop_core::time::parse_duration;
+use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::research::{self as service, RunAnswer};
+use everloop_engine::services::take::{TakeLoopRequest, take};
+use serde_json::json;
+
+use super::message::send;
+use super::run::{self, RunArgs, RunSwitches};
+use super::{VerbSession, take as take_verb};
+use crate::config::Flags;
+use crate::ui::text::clean;
+
+const HELP: &str = "Examples:
+  everloop research \"make the parser faster\" --metric './bench.sh' --direction lower --agent claude -n 40
+  everloop research \"a smaller binary\" --metric 'make && stat -c %s app' --direction lower --check 'make test' \\
+    --scope 'src/**' --agent-cmd 'my-agent {prompt}'
+  everloop research show            # rows, champion and chart of the run in this folder
+  everloop research diff 12         # the change of experiment 12, kept or not
+  everloop research apply           # bring the champion to your branch
+
+The agent only edits. Each change is committed, the checks (guards) run on it, and the metric is measured; a noisy
+metric is measured again, the champion too, before anything is kept. Nothing moves onto your branch before `apply`.
+The metric prints a number as its last line, or `METRIC name=value` lines. Exit codes: 0 goal value reached, 3 bounds
+used up.";
+
+/// Improves a metric by experiments: one change at a time is committed, measured, and kept or
+/// discarded.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct ResearchArgs {
+    /// What is to be improved, in words
+    #[arg(required = true)]
+    goal: Option<String>,
+    #[command(flatten)]
+    metric: MetricFlags,
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    switches: RunSwitches,
+    /// What to do with a run
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+/// The metric and the rules of a run.
+#[derive(Debug, clap::Args)]
+struct MetricFlags {
+    /// Command that prints the metric: its last line that is a number, or `METRIC name=value` lines
+    #[arg(long, value_name = "CMD", required = true)]
+    metric: Option<String>,
+    /// Which values are better: lower or higher
+    #[arg(long, value_name = "WAY", required = true, value_parser = direction)]
+    direction: Option<Direction>,
+    /// The `METRIC` line that decides [default: the first one]
+    #[arg(long, value_name = "NAME")]
+    metric_name: Option<String>,
+    /// Where the number is in a JSON output, as `results.0.mean`
+    #[arg(long, value_name = "PATH")]
+    json_path: Option<String>,
+    /// Time limit of a measurement until a normal time is known [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    metric_timeout: Option<Duration>,
+    /// Values below are an error of the metric
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    metric_min: Option<f64>,
+    /// Values above are an error of the metric
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    metric_max: Option<f64>,
+    /// End at the first champion that is at least this good
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    goal_value: Option<f64>,
+    /// Files that experiments may change, as globs [default: all that nothing protects]
+    #[arg(long, value_name = "GLOB")]
+    scope: Vec<String>,
+    /// When a change is kept: race, single, sigma2 or exact
+    #[arg(long, value_name = "RULE", default_value = "race", value_parser = rule)]
+    rule: KeepRule,
+    /// Keep small gains whatever they cost in lines, and do not prefer shorter code
+    #[arg(long)]
+    no_simplicity: bool,
+    /// End after this many experiments in a row without a keep
+    #[arg(long, value_name = "N")]
+    patience: Option<u32>,
+    /// File with strategies to try, one per list item [default: .everloop/research-plan.md]
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+    /// Let no other measurement run on this machine at the same time
+    #[arg(long)]
+    exclusive: bool,
+    /// Lines that an experiment may add and remove
+    #[arg(long, value_name = "N", default_value_t = MAX_LINES)]
+    max_lines: u32,
+    /// File of the results [default: in the state folder]
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+}
+
+/// Subcommands of `research`.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// List all research runs
+    List,
+    /// Show a run: summary, chart and rows
+    Show {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+    },
+    /// Show the champion
+    Best {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+    },
+    /// Show what an experiment changed, kept or not
+    Diff {
+        /// Number of the experiment
+        number: u32,
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+    },
+    /// Bring the champion to your branch, as `everloop take` does
+    Apply {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+        /// Make this branch with the champion, and leave everything else as it is
+        #[arg(long, value_name = "NAME")]
+        branch: Option<String>,
+    },
+    /// End a run after its experiment; `everloop resume` continues it
+    Stop {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+    },
+    /// Write a report as one HTML file
+    Report {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+        /// Where the page is written
+        #[arg(short, long, value_name = "FILE", default_value = "research-report.html")]
+        output: PathBuf,
+    },
+    /// Print the table of all experiments
+    Export {
+        /// Loop id or name [default: the run in this folder]
+        id: Option<String>,
+    },
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    let all = [Direction::Lower, Direction::Higher];
+    all.into_iter().find(|way| way.label() == text).ok_or_else(|| "it is `lower` or `higher`".to_owned())
+}
+
+fn rule(text: &str) -> Result<KeepRule, String> {
+    let found = KeepRule::ALL.into_iter().find(|rule| rule.label() == text);
+    found.ok_or_else(|| "it is `race`, `single`, `sigma2` or `exact`".to_owned())
+}
+
+pub fn research(args: ResearchArgs, session: &mut VerbSession) -> Result<Code, Failure> {
+    match args.what {
+        None => start(args, session),
+        Some(What::List) => list(session),
+        Some(What::Show { id }) => show(session, id.as_deref()),
+        Some(What::Best { id }) => best(session, id.as_deref()),
+        Some(What::Diff { number, id }) => diff(session, number, id.as_deref()),
+        Some(What::Apply { id, branch }) => apply(session, id.as_deref(), branch),
+        Some(What::Stop { id }) => stop(session, id.as_deref()),
+        Some(What::Report { id, output }) => report(session, id.as_deref(), &output),
+        Some(What::Export { id }) => export(session, id.as_deref()),
+    }
+}
+
+fn start(args: ResearchArgs, session: &VerbSession) -> Result<Code, Failure> {
+    let ResearchArgs { goal, metric, flags, switches, .. } = args;
+    let goal =
+        goal.ok_or_else(|| Failure::usage("there is no goal").hint("everloop research \"GOAL\" --metric 'CMD'"))?;
+    let spec = metric.spec(session)?;
+    run::research(&RunArgs::of(goal, flags, switches), session, spec)
+}
+
+/// Words in a metric's name or command that mean time or memory, which others disturb.
+const DISTURBED: [&str; 10] =
+    ["time", "latency", "_ms", "seconds", "speed", "throughput", "bench", "rss", "memory", "ops"];
+
+/// Time limit of a measurement before a normal time is known.
+const FIRST_LIMIT: Duration = Duration::from_secs(600);
+/// The file of the plan, if nothing else is configured.
+const PLAN: &str = ".everloop/research-plan.md";
+
+impl MetricFlags {
+    fn spec(self, session: &VerbSession) -> Result<ResearchSpec, Failure> {
+        let missing =
+            |flag: &str| Failure::usage(format!("a research run needs {flag}")).hint("everloop research --help");
+        let run = self.metric.ok_or_else(|| missing("--metric 'CMD'"))?;
+        let direction = self.direction.ok_or_else(|| missing("--direction lower or higher"))?;
+        for value in [self.goal_value, self.metric_min, self.metric_max].into_iter().flatten() {
+            if !value.is_finite() {
+                return Err(Failure::usage(format!("`{value}` is no finite number")));
+            }
+        }
+        let named = format!("{} {run}", self.metric_name.as_deref().unwrap_or_default()).to_lowercase();
+        let exclusive = self.exclusive || DISTURBED.iter().any(|word| named.contains(word));
+        let check = CheckSpec {
+            name: "metric".to_owned(),
+            run,
+            timeout: self.metric_timeout.unwrap_or(FIRST_LIMIT),
+            weight: 1,
+            pin: String::new(),
+            proof: Proof::default(),
+            parallel: false,
+        };
+        let metric = MetricSpec {
+            check,
+            direction,
+            name: self.metric_name,
+            json_path: self.json_path,
+            min: self.metric_min,
+            max: self.metric_max,
+            exclusive,
+        };
+        let results = self.results.map(|path| session.dir.join(path).display().to_string());
+        Ok(ResearchSpec {
+            metric,
+            scope: self.scope,
+            goal_value: self.goal_value,
+            rule: self.rule,
+            simplicity: !self.no_simplicity,
+            patience: self.patience,
+            plan: plan(session, self.plan)?,
+            max_lines: self.max_lines,
+            results,
+        })
+    }
+}
+
+/// The strategies of the plan: items of its lists.
+fn plan(session: &VerbSession, file: Option<PathBuf>) -> Result<Vec<String>, Failure> {
+    let (path, wanted) = match file {
+        Some(file) => (session.dir.join(file), true),
+        None => (session.dir.join(PLAN), false),
+    };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(_) if !wanted => return Ok(Vec::new()),
+        Err(e) => return Err(Failure::usage(format!("cannot read the plan `{}`", path.display())).because(&e)),
+    };
+    let items = text.lines().filter_map(|line| {
+        let line = line.trim();
+        let item = line.strip_prefix("- ").or_else(|| line.strip_prefix("* "));
+        let numbered = || line.split_once(". ").filter(|(n, _)| n.parse::<u32>().is_ok()).map(|(_, rest)| rest);
+        item.or_else(numbered).map(|item| item.trim().to_owned())
+    });
+    Ok(items.filter(|item| !item.is_empty()).collect())
+}
+
+fn list(session: &mut VerbSession) -> Result<Code, Failure> {
+    let runs = service::list(session)?;
+    let mut text = String::new();
+    for run in &runs {
+        let best = run.best.zip(run.baseline).map_or_else(
+            || "no value yet".to_owned(),
+            |(best, baseline)| format!("{} -> {}", short(baseline), short(best)),
+        );
+        let (goal, name) = (clean(&run.goal), clean(&run.name));
+        writeln!(text, "{} {name} ({}): {} experiments, {best}: {goal}", run.id, run.phase, run.experiments)
+            .expect("writing to a string cannot fail");
+    }
+    if runs.is_empty() {
+        text.push_str(
+            "no research runs yet: everloop research \"GOAL\" --metric 'CMD' --direction lower --agent claude\n",
+        );
+    }
+    session.ui.said(text.trim_end(), &json!({ "runs": runs }))?;
+    Ok(Code::Ok)
+}
+
+/// Rows that `show` prints.
+const ROWS_SHOWN: usize = 15;
+/// Size of the chart in a terminal.
+const CHART: (usize, usize) = (78, 12);
+
+fn show(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let mut text = format!("{} {} ({}): {}\n", run.id, clean(&run.name), run.phase, clean(&run.goal));
+    if run.rows.is_empty() {
+        text.push_str("the baseline is not measured yet\n");
+    } else {
+        text.push_str(&chart(&run)?.terminal(CHART.0, CHART.1));
+        text.push('\n');
+        let more = run.rows.len().saturating_sub(ROWS_SHOWN);
+        if more > 0 {
+            writeln!(text, "({more} earlier rows: everloop research export {})", run.id)
+                .expect("writing to a string cannot fail");
+        }
+        for row in run.rows.iter().skip(more) {
+            text.push_str(&line(row));
+        }
+        text.push_str(&run.summary);
+    }
+    session.ui.said(text.trim_end(), &run)?;
+    Ok(Code::Ok)
+}
+
+/// A row for people.
+fn line(row: &Row) -> String {
+    let value = row.value.map_or_else(|| "-".to_owned(), short);
+    let why = if row.why.is_empty() { String::new() } else { format!(" ({})", clean(&row.why)) };
+    format!("{:>4} {:<12} {:>12}  {}{why}\n", row.number, row.status.label(), value, clean(&row.description))
+}
+
+fn chart(run: &RunAnswer) -> Result<Chart<'_>, Failure> {
+    let (spec, research) = run.parts()?;
+    Ok(Chart {
+        title: &run.name,
+        metric: spec.metric.name.as_deref().unwrap_or(&spec.metric.check.run),
+        direction: spec.metric.direction,
+        rows: &run.rows,
+        sigma: research.sigma,
+        goal: spec.goal_value,
+    })
+}
+
+fn best(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let (_, research) = run.parts()?;
+    let row = run.row(research.champion.number)?;
+    let commit = row.commit.as_deref().unwrap_or("-");
+    let text = format!(
+        "experiment {} of {}: {} (baseline {})\n{commit}: {}",
+        row.number,
+        run.id,
+        short(research.champion.value()),
+        short(research.baseline),
+        clean(&row.description)
+    );
+    session.ui.said(&text, row)?;
+    Ok(Code::Ok)
+}
+
+fn diff(session: &mut VerbSession, number: u32, id: Option<&str>) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let row = run.row(number)?;
+    let patch = service::patch(&run, row)?;
+    session.ui.said(patch.trim_end(), &json!({ "loop": run.id, "experiment": number, "patch": patch }))?;
+    Ok(Code::Ok)
+}
+
+fn apply(session: &mut VerbSession, id: Option<&str>, branch: Option<String>) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let (_, research) = run.parts()?;
+    if research.champion.number == 0 {
+        return Err(Failure::usage(format!("run `{}` has kept no experiment, so there is nothing to apply", run.id))
+            .hint(format!("everloop research show {}", run.id)));
+    }
+    let answer = take(session, &TakeLoopRequest { word: Some(run.id.to_string()), branch })?;
+    session.ui.said(&take_verb::words(&answer), &answer)?;
+    Ok(Code::Ok)
+}
+
+fn stop(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    session.for_a_person("stop a research run")?;
+    let run = service::show(session, id)?;
+    let (state, taker) = send::send(session, Some(run.id.as_str()), &LoopCommand::Stop { now: false })?;
+    send::tell(session, &state.id, "stops after the running experiment, if any", taker)?;
+    Ok(Code::Ok)
+}
+
+fn report(session: &mut VerbSession, id: Option<&str>, output: &std::path::Path) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let (spec, research) = run.parts()?;
+    let (diffs, steps) = (service::kept_patches(&run), next_steps(&run.rows, &spec.plan));
+    let page = Report {
+        name: &run.name,
+        goal: &run.goal,
+        chart: chart(&run)?,
+        plan: &spec.plan,
+        diffs: &diffs,
+        asleep_ms: u64::try_from(run.state.spend.asleep.as_millis()).unwrap_or(u64::MAX),
+        total_microusd: run.state.spend.spent.microusd,
+        false_keeps: research.false_keeps,
+        next_steps: &steps,
+    };
+    let path = session.dir.join(output);
+    std::fs::write(&path, page.html())
+        .map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))?;
+    let shown = path.display().to_string();
+    session.ui.said(&format!("wrote {}", clean(&shown)), &json!({ "loop": run.id, "file": shown }))?;
+    Ok(Code::Ok)
+}
+
+fn export(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    let run = service::show(session, id)?;
+    let (spec, _) = run.parts()?;
+    let table: String = std::iter::once(header(spec.metric.direction)).chain(run.rows.iter().map(Row::line)).collect();
+    session.ui.said(table.trim_end(), &run)?;
+    Ok(Code::Ok)
+}
