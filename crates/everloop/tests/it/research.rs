@@ -272,6 +272,12 @@ fn long_a_run_that_is_killed_again_and_again_equals_an_undisturbed_one() {
     let calm = project(&ideas);
     research(&calm, &["-n", &count]).exits(3);
     let env = project(&ideas);
+    // A turn whose supervisor dies between its record and its process is lost, and two of them in a
+    // row are a failure of the agent; what the guard does about that is not looked at here.
+    let guard = "[defaults.guard]\nbackoff_first = \"100ms\"\nbackoff_cap = \"100ms\"\ncooldown_deaths = 1000\n";
+    env.write("everloop.toml", guard);
+    env.git_run(&["add", "everloop.toml"]);
+    env.git_run(&["commit", "-qm", "everloop.toml"]);
     let agent = agent(&env);
     let words = ["research", "a smaller sum", "--metric", "sh metric.sh", "--direction", "lower"];
     let words = [&words[..], &["--agent-cmd", &agent, "--min-gap", "0", "-n", &count]].concat();

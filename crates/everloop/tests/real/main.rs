@@ -10,6 +10,7 @@ mod mcp;
 mod panes;
 mod permission;
 mod plugin;
+mod research;
 mod storms;
 mod telemetry;
 mod turns;

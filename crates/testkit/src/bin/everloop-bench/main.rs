@@ -3,7 +3,7 @@
 //! never breaks a build.
 //!
 //! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
-//!   `mesh`: one section each, chosen with `--only`
+//!   `mesh`, `noise`: one section each, chosen with `--only`
 //! - `compare`: two builds in turns, as one table: `--before`
 //! - `agent`: the tiny programs that this binary becomes when everloop starts it
 //! - `scene`: a temporary home, state folder and project; `measure`: clocks, quantiles, /proc;
@@ -21,6 +21,7 @@ mod idle;
 mod journal;
 mod measure;
 mod mesh;
+mod noise;
 mod parsers;
 mod report;
 mod scene;
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh] [--quick] [--peers]
+    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,noise] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --before DIR     an earlier build, `everloop` and `everloop-bench` in one folder: both are measured in turns,
@@ -90,6 +91,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("hub", hub::run),
     ("hook", hook::run),
     ("mesh", mesh::run),
+    ("noise", noise::run),
 ];
 
 fn main() -> ExitCode {
