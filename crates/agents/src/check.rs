@@ -266,11 +266,12 @@ impl Checker {
         let result = match (&exit.spawn_error, exit.stopped, exit.code) {
             (Some(why), _, _) => Measured::Unreadable { why: format!("cannot start: {why}") },
             (None, Some(StopCause::Wall), _) => Measured::Timeout { limit_ms },
+            (None, Some(cause), _) => Measured::Unreadable { why: format!("stopped: {}", cause.describe()) },
             (None, None, Some(0)) => match metric::read(&output, metric) {
                 Ok(reading) => Measured::Value { value: reading.value, others: reading.others },
                 Err(error) => Measured::Unreadable { why: error.to_string() },
             },
-            (None, _, code) => {
+            (None, None, code) => {
                 let (kind, text) = (crash_kind(code, exit.signal, &output), output::both_ends(&output));
                 Measured::Crash { kind, text }
             }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::CheckSpec;
+use crate::test_evidence::Proof;
 
 pub mod chart;
 pub mod idea;
@@ -73,6 +74,23 @@ fn max_lines() -> u32 {
     MAX_LINES
 }
 
+impl ResearchSpec {
+    /// A run with this metric and the usual rules.
+    pub fn new(metric: MetricSpec) -> Self {
+        Self {
+            metric,
+            scope: Vec::new(),
+            goal_value: None,
+            rule: KeepRule::default(),
+            simplicity: true,
+            patience: None,
+            plan: Vec::new(),
+            max_lines: MAX_LINES,
+            results: None,
+        }
+    }
+}
+
 /// The command that is measured, and how its output is read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricSpec {
@@ -93,6 +111,36 @@ pub struct MetricSpec {
     /// One measurement at a time on a machine.
     #[serde(default)]
     pub exclusive: bool,
+}
+
+/// Time limit of a measurement before a normal time is known, unless configured.
+const FIRST_LIMIT: Duration = Duration::from_secs(600);
+
+/// Words in a metric's name or command that mean time or memory, which others disturb.
+const DISTURBED: [&str; 10] =
+    ["time", "latency", "_ms", "seconds", "speed", "throughput", "bench", "rss", "memory", "ops"];
+
+impl MetricSpec {
+    /// A command whose last number counts.
+    pub fn new(run: String, direction: Direction) -> Self {
+        let check = CheckSpec {
+            name: "metric".to_owned(),
+            run,
+            timeout: FIRST_LIMIT,
+            weight: 1,
+            pin: String::new(),
+            proof: Proof::default(),
+            parallel: false,
+        };
+        Self { check, direction, name: None, json_path: None, min: None, max: None, exclusive: false }
+    }
+
+    /// Whether other measurements at the same time would disturb it, as far as its name and command
+    /// show.
+    pub fn is_disturbed(&self) -> bool {
+        let words = format!("{} {}", self.name.as_deref().unwrap_or_default(), self.check.run).to_lowercase();
+        DISTURBED.iter().any(|word| words.contains(word))
+    }
 }
 
 /// Which values are better.
@@ -180,6 +228,12 @@ mod tests {
         assert_eq!(time_limit(&[], first), first);
         assert_eq!(time_limit(&[1_000], first), Duration::from_secs(11));
         assert_eq!(time_limit(&[60_000, 1, 60_000], first), Duration::from_secs(120));
+    }
+
+    #[test]
+    fn time_and_memory_are_disturbed_by_others() {
+        let of = |run: &str| MetricSpec::new(run.to_owned(), Direction::Lower).is_disturbed();
+        assert!(of("./bench.sh") && of("/usr/bin/time -f %M app") && !of("stat -c %s app"));
     }
 
     #[test]

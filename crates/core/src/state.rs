@@ -321,6 +321,11 @@ impl LoopState {
         self.research.as_ref().map_or(self.task.turns, |research| research.number)
     }
 
+    /// Experiments that a research run still has; `None` without a bound.
+    pub fn experiments_left(&self) -> Option<u32> {
+        self.spec.bounds.max_turns.map(|most| most.saturating_sub(self.counted()))
+    }
+
     /// The commit that the next turn starts from; `None` without git.
     pub fn next_base(&self) -> Option<&String> {
         self.research.as_ref().and_then(|research| research.base()).or(self.progress.work.as_ref())

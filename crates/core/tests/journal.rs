@@ -673,18 +673,15 @@ fn every_event_of_version_9_is_read_as_it_was_meant_and_written_as_it_was_writte
 /// Additions of version 10: experiments of a research run.
 fn tenth_added() -> Vec<Event> {
     let sample = |value| Sample { result: Measured::Value { value, others: BTreeMap::new() }, millis: 120 };
-    let row = |number, status, value| Row {
-        number,
+    let row = |number, status, value: Option<f64>| Row {
         commit: Some(text("c0ffee")),
         base: Some(text("badcafe")),
         value,
         delta: value.map(|_| -0.5),
         samples: value.into_iter().collect(),
         guard: Some(true),
-        status,
         description: text("unroll the loop"),
         why: text("better than the champion"),
-        task: TaskId::new("k3f9-2"),
         millis: 1500,
         agent: text("claude"),
         microusd: 20_000,
@@ -693,7 +690,7 @@ fn tenth_added() -> Vec<Event> {
         plan: Some(2),
         hash: Some(77),
         luck: 0.25,
-        at: AT,
+        ..Row::new(number, status, TaskId::new("k3f9-2"), AT)
     };
     let experiment = |step| Event::Experiment { step: Box::new(step) };
     let judged = Judgement {
@@ -723,6 +720,9 @@ fn tenth_added() -> Vec<Event> {
             commit: text("c0ffee"),
             kind: CrashKind::Runtime,
             text: text("IndexError"),
+            plan: Some(2),
+            millis: 900,
+            microusd: 10_000,
         }),
         experiment(ExperimentStep::Decided { row: Box::new(row(1, Status::Keep, Some(9.5))) }),
         experiment(ExperimentStep::Decided { row: Box::new(row(2, Status::Crash, None)) }),
@@ -747,6 +747,13 @@ fn every_event_that_version_10_added_is_read_as_it_was_meant_and_written_as_it_w
         assert_eq!(serde_json::from_str::<Event>(line).expect("an old line stays readable"), event);
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", kind(&event))), "{line}");
     }
+}
+
+#[test]
+fn a_crash_without_what_its_turn_took_is_read() {
+    let line =
+        r#"{"event":"experiment","step":{"is":"crashed","commit":"c0ffee","kind":"runtime","text":"IndexError"}}"#;
+    assert!(matches!(serde_json::from_str::<Event>(line), Ok(Event::Experiment { .. })));
 }
 
 /// Later fields are not written while they are empty, so a version 2 without them is the same

@@ -178,7 +178,12 @@ pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
             let cost = if cost > 0 { format!(", ~{}", money(cost)) } else { String::new() };
             format!(" ({} a day{cost})", count(day, "turn"))
         });
-        return format!("no limit, it works until the checks pass{}", pace.unwrap_or_default());
+        let end = match &state.spec.research {
+            None => "it works until the checks pass",
+            Some(research) if research.goal_value.is_some() => "it works until the goal value is reached",
+            Some(_) => "it works until it is stopped",
+        };
+        return format!("no limit, {end}{}", pace.unwrap_or_default());
     }
     let under_way = u32::from(matches!(state.phase, Phase::Turn(_)));
     if bounds.max_turns.is_some() && state.task.started > state.counted() + under_way {

@@ -70,11 +70,18 @@ pub fn record(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
     file.lock().map_err(cannot)?;
     let size = file.metadata().map_err(cannot)?.len();
     let mut end = String::new();
-    file.seek(SeekFrom::Start(size.saturating_sub(TAIL_BYTES))).map_err(cannot)?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(cannot)?;
-    end.push_str(&String::from_utf8_lossy(&bytes));
-    let known = last_number(&end);
+    let mut known = None;
+    // The last row is near the end, unless others write to the same file.
+    for from in [size.saturating_sub(TAIL_BYTES), 0] {
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(from)).map_err(cannot)?;
+        file.read_to_end(&mut bytes).map_err(cannot)?;
+        end = String::from_utf8_lossy(&bytes).into_owned();
+        known = last_number(&end, &state.id);
+        if known.is_some() || from == 0 {
+            break;
+        }
+    }
     let from = known.map_or(0, |number| number + 1);
     let recent = research.rows.iter().filter(|row| row.number >= from);
     let missing: Vec<Row> = match research.rows.first() {
@@ -82,7 +89,7 @@ pub fn record(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
         _ if from > research.number => Vec::new(),
         _ => {
             let all = rows(&Sqlite::open(&home.database(), OpenMode::ReadOnly)?, &state.id)?;
-            all.into_iter().filter(|row| row.number >= from && (row.number > 0 || known.is_none())).collect()
+            all.into_iter().filter(|row| row.number >= from).collect()
         }
     };
     let mut text = if size == 0 { header(spec.metric.direction) } else { String::new() };
@@ -109,7 +116,7 @@ fn write_sums(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
             "direction": spec.metric.direction,
             "baseline": research.baseline,
             "final": research.champion.value(),
-            "sigma": research.sigma,
+            "sigma": research.sigma(),
         },
         "iterations": research.number,
         "keeps": research.keep_count(),

@@ -194,7 +194,7 @@ impl StateFolder {
         let its = names.filter(|name| name.starts_with(&own) || turns.iter().any(|turn| turn.as_str() == name));
         let mut folders: Vec<PathBuf> = its.map(|name| self.turns().join(name)).collect();
         folders.sort();
-        let others = [self.work(id), self.checks(id), self.setup(id)];
+        let others = [self.work(id), self.checks(id), self.setup(id), self.research().join(id.as_str())];
         folders.extend(others.into_iter().filter(|folder| folder.exists()));
         folders
     }

@@ -167,12 +167,12 @@ impl Checkouts {
         Ok(Origin { start: self.start.clone(), target, rules: self.own.rules.digest() })
     }
 
-    /// git for calls that concern objects only.
     /// The project's folder, relative to the root of its repository.
     pub fn below(&self) -> &Path {
         &self.place.below
     }
 
+    /// git for calls that concern objects only.
     pub fn git(&self) -> &Git {
         self.own.git()
     }

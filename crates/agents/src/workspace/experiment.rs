@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use everloop_core::research::simplicity::MANY_LINES;
 use sha2::{Digest, Sha256};
 
 use super::{PathChange, WorkspaceError, diff};
@@ -22,9 +23,6 @@ pub struct ExperimentChange {
     pub scope: u32,
 }
 
-/// Lines that a change may add before the size of the scope matters.
-const MANY_LINES: u32 = 20;
-
 /// Examines the change from `base` to `commit`.
 pub(super) async fn examine(
     git: &Git,
@@ -35,7 +33,7 @@ pub(super) async fn examine(
     let globs = Globs::new(scope)?.below(below);
     let is_outside = |change: &&PathChange| !scope.is_empty() && !globs.protects(&change.path);
     let outside = changes.iter().filter(is_outside).map(|change| change.path.display().to_string()).collect();
-    let patch = git.bytes(&diff::words(&["--patch", "--unified=0"], base, commit)).await?;
+    let patch = git.bytes(&diff::words(&["--patch", "--unified=0", "--full-index"], base, commit)).await?;
     let mut change = ExperimentChange { outside, ..read(&patch) };
     if change.added > change.removed + MANY_LINES {
         change.scope = lines(git, base, &globs, scope.is_empty()).await?;
@@ -46,18 +44,31 @@ pub(super) async fn examine(
 /// Counts lines, and sums up what they are without where they stand.
 fn read(patch: &[u8]) -> ExperimentChange {
     let (mut change, mut hash) = (ExperimentChange::default(), Sha256::new());
+    let mut take = |line: &[u8]| {
+        hash.update(line);
+        hash.update(b"\n");
+    };
+    // Only outside of a hunk is a line that begins with `+++` or `---` the name of a file.
+    let (mut in_hunk, mut index) = (false, &b""[..]);
     for line in patch.split(|byte| *byte == b'\n') {
-        let header = line.starts_with(b"+++ ") || line.starts_with(b"--- ");
         let blank = line.get(1..).is_none_or(|rest| rest.iter().all(u8::is_ascii_whitespace));
         match line.first() {
-            Some(b'+') if !header && !blank => change.added += 1,
-            Some(b'-') if !header && !blank => change.removed += 1,
-            _ => {}
-        }
-        // Ids of files and numbers of lines differ with what is around the change.
-        if header || matches!(line.first(), Some(b'+' | b'-')) {
-            hash.update(line);
-            hash.update(b"\n");
+            Some(b'@') => in_hunk = true,
+            Some(b'+' | b'-') if in_hunk => {
+                let count = if line[0] == b'+' { &mut change.added } else { &mut change.removed };
+                *count += u32::from(!blank);
+                take(line);
+            }
+            // Ids of files differ with what is around the change; of a binary file nothing else is shown.
+            Some(b'i') if line.starts_with(b"index ") => index = line,
+            Some(b'B') => {
+                take(index);
+                take(line);
+            }
+            _ => {
+                in_hunk = false;
+                take(line);
+            }
         }
     }
     change.hash = hash.finalize().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -84,6 +95,23 @@ mod tests {
         let other = b"diff --git a/x b/x\nindex 3..4\n--- a/x\n+++ b/x\n@@ -9 +9 @@\n-a\n+b\n+\n";
         let (one, other) = (read(one), read(other));
         assert_eq!((one.added, one.removed, one.hash), (1, 1, other.hash));
-        assert_ne!(one.hash, read(b"--- a/x\n+++ b/x\n@@ -3 +3 @@\n-a\n+c\n").hash);
+        assert_ne!(one.hash, read(b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -3 +3 @@\n-a\n+c\n").hash);
+    }
+
+    #[test]
+    fn no_line_hides_as_the_name_of_a_file() {
+        let patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@\n--- was\n+++ is\n+++ too\n";
+        assert_eq!((read(patch).added, read(patch).removed), (2, 1));
+    }
+
+    #[test]
+    fn binary_files_and_modes_are_told_apart() {
+        let binary = |id: &str| {
+            let text = format!("diff --git a/x b/x\nindex 1..{id} 100644\nBinary files a/x and b/x differ\n");
+            read(text.as_bytes()).hash
+        };
+        assert_ne!(binary("2"), binary("3"));
+        let mode = |mode: &str| read(format!("diff --git a/x b/x\nold mode 100644\nnew mode {mode}\n").as_bytes()).hash;
+        assert_ne!(mode("100755"), mode("120000"));
     }
 }

@@ -4,7 +4,7 @@ use super::Step;
 use super::turn::charge;
 use crate::action::Action;
 use crate::event::{Event, Exit, Judgement, LoopEnd, Outcome, StopCause};
-use crate::ids::TurnId;
+use crate::ids::{TaskId, TurnId};
 use crate::jitter::mix;
 use crate::judge;
 use crate::planted::{self, Bug};
@@ -40,7 +40,8 @@ impl Step<'_> {
             samples: values,
             guard: (!state.spec.checks.is_empty()).then_some(true),
             millis: samples.iter().map(|sample| sample.millis).sum(),
-            ..empty_row(0, Status::Baseline, BASELINE, self)
+            description: BASELINE.to_owned(),
+            ..Row::new(0, Status::Baseline, TaskId::of_loop(&state.id, 0), self.ctx.now)
         };
         self.experiment(ExperimentStep::Baseline { samples: samples.to_vec(), row: Box::new(row) });
         self.act(Action::Record);
@@ -81,7 +82,8 @@ impl Step<'_> {
             ExperimentVerdict::Fix { kind, text } => {
                 let why = format!("it crashed ({}), and the next turn mends it", kind.label());
                 let commit = found.commit.clone().unwrap_or_default();
-                self.experiment(ExperimentStep::Crashed { commit, kind, text });
+                let (plan, (millis, microusd)) = (self.planned(&spec, &research), self.took(&turn));
+                self.experiment(ExperimentStep::Crashed { commit, kind, text, plan, millis, microusd });
                 self.end_turn(&turn, &exit, (Outcome::Discarded { why }, None, None));
             }
             ExperimentVerdict::Decide { status, why } => {
@@ -100,29 +102,42 @@ impl Step<'_> {
             Measured::Value { others, .. } => Some(others.clone()),
             Measured::Crash { .. } | Measured::Timeout { .. } | Measured::Unreadable { .. } => None,
         });
-        let left = self.state().spec.bounds.max_turns.map(|most| most.saturating_sub(research.number));
-        let asked = focus(experiment.spec, research, left);
-        let measured = matches!(status, Status::Refused | Status::NoOp | Status::Repeat);
-        let description = &experiment.inspection.description;
+        let open = research.open.as_ref();
+        let (millis, microusd) = self.took(turn);
+        let unmeasured = matches!(status, Status::Refused | Status::NoOp | Status::Repeat);
         Row {
             commit: found.commit.clone(),
-            base: research.open.as_ref().map_or_else(|| research.base().cloned(), |open| open.base.clone()),
+            base: open.map_or_else(|| research.base().cloned(), |open| open.base.clone()),
             value: if zero { Some(0.0) } else { known.then(|| mean(unbiased(&values))) },
             delta: experiment.delta().filter(|_| known),
             samples: values,
-            guard: (!measured && !found.board.0.is_empty()).then(|| found.board.all_pass()),
+            guard: (!unmeasured && !found.board.0.is_empty()).then(|| found.board.all_pass()),
             why,
-            task: turn.task.clone(),
-            millis: self.ctx.now.since(turn.started_at).as_millis().try_into().unwrap_or(u64::MAX),
+            millis: open.map_or(0, |open| open.millis) + millis,
             agent: turn.agent.clone(),
-            microusd: turn.exit.as_ref().map_or(0, |exit| charge(turn, exit).spend.microusd),
+            microusd: open.map_or(0, |open| open.microusd) + microusd,
             others: others.unwrap_or_default(),
-            fixes: research.open.as_ref().map_or(0, |open| open.fixes),
-            plan: asked.plan(),
+            fixes: open.map_or(0, |open| open.fixes),
+            plan: self.planned(experiment.spec, research),
             hash: experiment.inspection.hash.filter(|_| !crashed),
             luck: if status == Status::Keep { experiment.luck() } else { 0.0 },
-            ..empty_row(research.number + 1, status, description, self)
+            description: experiment.inspection.description.clone(),
+            ..Row::new(research.number + 1, status, turn.task.clone(), self.ctx.now)
         }
+    }
+
+    /// The strategy of the plan that the experiment is about.
+    fn planned(&self, spec: &ResearchSpec, research: &ResearchState) -> Option<u32> {
+        match &research.open {
+            Some(open) => open.plan,
+            None => focus(spec, research, self.state().experiments_left()).plan(),
+        }
+    }
+
+    /// Milliseconds and millionths of a dollar of the turn.
+    fn took(&self, turn: &Turn) -> (u64, u64) {
+        let millis = self.ctx.now.since(turn.started_at).as_millis().try_into().unwrap_or(u64::MAX);
+        (millis, turn.exit.as_ref().map_or(0, |exit| charge(turn, exit).spend.microusd))
     }
 
     fn close_experiment(&mut self, turn: &Turn, row: Row) {
@@ -138,7 +153,11 @@ impl Step<'_> {
         let met = research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd);
         let found = turn.judgement.clone().unwrap_or_default();
         let outcome = match status {
-            Status::Keep | Status::Simpler if met => Outcome::Reached,
+            Status::Keep | Status::Simpler if met => {
+                let text = format!("experiment {} is as good as the goal value", research.champion.number);
+                self.emit(Event::Note { text });
+                Outcome::Reached
+            }
             Status::Keep | Status::Simpler => Outcome::Progress,
             Status::Refused => Outcome::Refused { paths: found.violations },
             Status::NoOp => Outcome::NoOp,
@@ -151,11 +170,11 @@ impl Step<'_> {
     /// Begins the rung of the ladder that is due.
     fn climb(&mut self, research: &ResearchState) {
         let key = format!("research.stuck:{}", self.state().id);
-        if research.since_keep == 0 {
+        if research.since_keep() == 0 {
             return self.close_ticket(&key, "an experiment was kept");
         }
-        let Some(rung) = Rung::begins(research.since_keep) else { return };
-        let text = format!("{} experiments in a row were not kept: {}", research.since_keep, rung.describe());
+        let Some(rung) = Rung::begins(research.since_keep()) else { return };
+        let text = format!("{} experiments in a row were not kept: {}", research.since_keep(), rung.describe());
         self.emit(Event::Note { text: text.clone() });
         match rung {
             Rung::Branch => {
@@ -195,39 +214,13 @@ impl Step<'_> {
                 why: format!("the metric gave no value {METRIC_ERRORS} times in a row: {why}"),
             });
         }
-        let patient = spec.patience.is_none_or(|most| research.since_keep < most);
-        (!patient).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
+        (!research.is_patient(spec.patience)).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
     }
 }
 
 /// The parts of a research run; `None` for any other loop.
 fn of(state: &LoopState) -> Option<(ResearchSpec, ResearchState)> {
     Some((state.spec.research.as_deref()?.clone(), state.research.as_deref()?.clone()))
-}
-
-fn empty_row(number: u32, status: Status, description: &str, step: &Step<'_>) -> Row {
-    Row {
-        number,
-        commit: None,
-        base: None,
-        value: None,
-        delta: None,
-        samples: Vec::new(),
-        guard: None,
-        status,
-        description: description.to_owned(),
-        why: String::new(),
-        task: step.state().task.id.clone().unwrap_or_else(|| crate::ids::TaskId::new(BASELINE)),
-        millis: 0,
-        agent: String::new(),
-        microusd: 0,
-        others: std::collections::BTreeMap::new(),
-        fixes: 0,
-        plan: None,
-        hash: None,
-        luck: 0.0,
-        at: step.ctx.now,
-    }
 }
 
 /// The outcome of a turn that made no experiment: its work is not looked at.

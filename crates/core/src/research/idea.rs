@@ -1,10 +1,6 @@
 //! What the next experiment is about, in the order in which ideas are worth trying, and whether an
 //! idea was tried.
 
-use std::collections::BTreeSet;
-
-use serde::{Deserialize, Serialize};
-
 use super::ResearchSpec;
 use super::ladder::Rung;
 use super::row::{Row, Status};
@@ -15,17 +11,19 @@ use super::state::ResearchState;
 pub const MARK: &str = "EXPERIMENT:";
 /// Longest description that is kept.
 const DESCRIPTION_CHARS: usize = 200;
-/// Descriptions that share this part of their words are about the same.
-const SIMILAR: f64 = 0.8;
 /// Below this number of experiments left, nothing new is begun.
 const FEW_LEFT: u32 = 3;
 /// A discard is a near miss within this many deviations, or this share of the champion.
 const NEAR_DEVIATIONS: f64 = 2.0;
 const NEAR_SHARE: f64 = 0.01;
 
+/// How far from the champion's value a near miss may be.
+pub fn near(champion: f64, sigma: f64) -> f64 {
+    (NEAR_DEVIATIONS * sigma).max(NEAR_SHARE * champion.abs())
+}
+
 /// What the next experiment is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Focus {
     /// Mend the crash of the change before.
     Fix {
@@ -77,7 +75,7 @@ pub fn focus(spec: &ResearchSpec, state: &ResearchState, left: Option<u32>) -> F
         return Focus::Exploit { description: last_gain };
     }
     let planned = || untried(spec, state).into_iter().next().map(|(item, strategy)| Focus::Plan { item, strategy });
-    match Rung::of(state.since_keep) {
+    match state.rung() {
         Some(Rung::Refine) => return Focus::Refine,
         Some(Rung::NextPlan) => {
             if let Some(focus) = planned() {
@@ -112,7 +110,7 @@ pub fn untried(spec: &ResearchSpec, state: &ResearchState) -> Vec<(u32, String)>
 /// Discards that came close to the champion, newest first.
 pub fn near_misses(state: &ResearchState) -> Vec<&Row> {
     let champion = state.champion.value();
-    let near = (NEAR_DEVIATIONS * state.sigma).max(NEAR_SHARE * champion.abs());
+    let near = near(champion, state.sigma());
     let close = |row: &&Row| row.value.is_some_and(|value| (value - champion).abs() <= near);
     state
         .rows
@@ -129,6 +127,17 @@ fn combined(state: &ResearchState) -> Option<Focus> {
     Some(Focus::Combine { first: first.description.clone(), second: second.description.clone() })
 }
 
+/// The strategies of a plan: the items of its lists.
+pub fn strategies(plan: &str) -> Vec<String> {
+    let item = |line: &str| {
+        let line = line.trim();
+        let bullet = line.strip_prefix("- ").or_else(|| line.strip_prefix("* "));
+        let numbered = || line.split_once(". ").filter(|(n, _)| n.parse::<u32>().is_ok()).map(|(_, rest)| rest);
+        bullet.or_else(numbered).map(|item| item.trim().to_owned()).filter(|item| !item.is_empty())
+    };
+    plan.lines().filter_map(item).collect()
+}
+
 /// The sentence in which the agent named its change: the first marked line of what it wrote.
 pub fn description(written: &str) -> Option<String> {
     let (_, rest) = written.split_once(MARK)?;
@@ -137,26 +146,6 @@ pub fn description(written: &str) -> Option<String> {
     let line = &rest[..ends.min().unwrap_or(rest.len())];
     let line: String = line.trim().chars().filter(|c| !c.is_control()).take(DESCRIPTION_CHARS).collect();
     (!line.is_empty()).then_some(line)
-}
-
-/// Words without meaning for a comparison.
-const STOP_WORDS: &[&str] = &["a", "an", "the", "of", "to", "in", "for", "with", "and", "by", "on", "use", "instead"];
-
-fn words(text: &str) -> BTreeSet<String> {
-    let split = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
-    split.filter(|word| !word.is_empty() && !STOP_WORDS.contains(&word.as_str())).collect()
-}
-
-/// The shared part of the words of two descriptions, 0 to 1.
-pub fn similarity(one: &str, other: &str) -> f64 {
-    let (one, other) = (words(one), words(other));
-    let all = one.union(&other).count();
-    if all == 0 { 0.0 } else { one.intersection(&other).count() as f64 / all as f64 }
-}
-
-/// Earlier experiments without success whose description is about the same.
-pub fn similar<'a>(rows: &'a [Row], description: &str) -> Option<&'a Row> {
-    rows.iter().rev().find(|row| !row.status.keeps() && similarity(&row.description, description) >= SIMILAR)
 }
 
 #[cfg(test)]
@@ -183,6 +172,9 @@ mod tests {
             text: "SyntaxError".to_owned(),
             fixes: 1,
             base: None,
+            plan: None,
+            millis: 0,
+            microusd: 0,
         });
         assert!(matches!(focus(&spec, &state, Some(1)), Focus::Fix { .. }));
         state.open = None;
@@ -195,12 +187,18 @@ mod tests {
         let (mut spec, mut state) = (research(), state());
         spec.plan = vec!["vectorise".to_owned()];
         let mut at = |n| {
-            state.since_keep = n;
+            state.number = n;
             focus(&spec, &state, None)
         };
         assert_eq!(at(5), Focus::Refine);
         assert_eq!(at(10).plan(), Some(0));
         assert_eq!(at(25), Focus::DualForcing);
+    }
+
+    #[test]
+    fn strategies_are_the_items_of_lists() {
+        let plan = "# Plan\n\nSome words.\n- cache it\n  * unroll\n2. sort first\n- \n";
+        assert_eq!(strategies(plan), ["cache it", "unroll", "sort first"]);
     }
 
     #[test]
@@ -210,12 +208,5 @@ mod tests {
         assert_eq!(description(json).as_deref(), Some("use a table"));
         assert_eq!(description("nothing"), None);
         assert_eq!(description("EXPERIMENT:  \n"), None);
-    }
-
-    #[test]
-    fn descriptions_with_the_same_words_are_similar() {
-        assert!(similarity("Use a lookup table for hex", "a lookup table for HEX") >= SIMILAR);
-        assert!(similarity("block size 64", "block size 128") < SIMILAR);
-        assert!(similarity("", "") < SIMILAR);
     }
 }

@@ -123,7 +123,7 @@ impl Experiment<'_> {
     fn compare(&self) -> ExperimentVerdict {
         let values = self.values();
         let race = self.race(&values);
-        let (gain, sigma) = (race.gain(), self.state.sigma);
+        let (gain, sigma) = (race.gain(), self.state.sigma());
         let look = if values.is_empty() { Look::Measure(Contender::Candidate) } else { race.next() };
         let decide = |status, why: &str| ExperimentVerdict::Decide { status, why: why.to_owned() };
         let size = self.inspection.size();
@@ -153,22 +153,22 @@ impl Experiment<'_> {
             champion: &self.state.champion.samples,
             candidate: values,
             exact: self.state.exact,
-            sigma: self.state.sigma,
+            sigma: self.state.sigma(),
         }
     }
 
     fn is_not_worth_it(&self, gain: f64) -> bool {
-        simplicity::is_not_worth_it(gain, self.state.champion.value(), self.state.sigma, self.inspection.size())
+        simplicity::is_not_worth_it(gain, self.state.champion.value(), self.state.sigma(), self.inspection.size())
     }
 
     /// The chance that a keep is luck, from how far it is ahead.
     pub fn luck(&self) -> f64 {
         let values = self.values();
-        if self.state.exact || self.state.sigma <= 0.0 || values.is_empty() {
+        if self.state.exact || self.state.sigma() <= 0.0 || values.is_empty() {
             return 0.0;
         }
         let champion = self.state.champion.samples.len().max(1) as f64;
-        let error = self.state.sigma * (1.0 / unbiased(&values).len() as f64 + 1.0 / champion).sqrt();
+        let error = self.state.sigma() * (1.0 / unbiased(&values).len() as f64 + 1.0 / champion).sqrt();
         above(self.race(&values).gain() / error)
     }
 }
@@ -266,7 +266,16 @@ mod tests {
     #[test]
     fn a_crash_is_mended_as_often_as_its_kind_allows() {
         let fixed = |kind, fixes| {
-            let open = OpenExperiment { commit: "c".to_owned(), base: None, kind, text: String::new(), fixes };
+            let open = OpenExperiment {
+                commit: "c".to_owned(),
+                base: None,
+                kind,
+                text: String::new(),
+                fixes,
+                plan: None,
+                millis: 0,
+                microusd: 0,
+            };
             Case::new(ResearchState { open: Some(open), ..state() }, crash(kind))
         };
         for (kind, most) in [(CrashKind::Syntax, 1), (CrashKind::Runtime, 3)] {

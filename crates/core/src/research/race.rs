@@ -126,21 +126,12 @@ pub fn deviation(values: &[f64]) -> f64 {
     (squares / (values.len() - 1) as f64).sqrt()
 }
 
-/// The standard deviation within groups of values of one commit each.
-pub fn pooled(groups: &[&[f64]]) -> f64 {
-    let (squares, degrees) = groups.iter().filter(|g| g.len() > 1).fold((0.0, 0.0), |(squares, degrees), group| {
-        let free = (group.len() - 1) as f64;
-        (squares + deviation(group).powi(2) * free, degrees + free)
-    });
-    if degrees > 0.0 { (squares / degrees).sqrt() } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn race<'a>(champion: &'a [f64], candidate: &'a [f64], exact: bool) -> Race<'a> {
-        let sigma = pooled(&[champion, candidate]);
+        let sigma = deviation(champion);
         Race { rule: KeepRule::Race, direction: Direction::Lower, champion, candidate, exact, sigma }
     }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::chart::{Chart, escape, figure, fit, put, put_line};
+use super::idea::near;
 use super::row::{Row, Status};
 use crate::time::human;
 
@@ -33,9 +34,6 @@ const MAX_STEPS: usize = 10;
 /// Places among the next steps that untried strategies do not take.
 const MISSES_RESERVED: usize = 3;
 const CRASHES_RESERVED: usize = 2;
-/// A discard is a near miss within this many deviations, or this share of the best value.
-const NEAR_DEVIATIONS: f64 = 2.0;
-const NEAR_SHARE: f64 = 0.01;
 
 /// Nothing is loaded or run even if a text were not escaped.
 const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -139,10 +137,10 @@ pub fn plan_versus_reality(rows: &[Row], plan: &[String]) -> Vec<PlanOutcome> {
 
 /// What to do next, the most promising first: untried strategies, near misses, crashes. At most
 /// ten, of which some are near misses and crashes however long the plan is.
-pub fn next_steps(rows: &[Row], plan: &[String]) -> Vec<String> {
+pub fn next_steps(rows: &[Row], plan: &[String], sigma: f64) -> Vec<String> {
     let untried = plan_versus_reality(rows, plan).into_iter().filter(|outcome| outcome.reality() == Reality::NotTried);
     let untried = untried.map(|outcome| format!("Try the untried strategy: {}", fit(&outcome.strategy, TEXT_COLUMNS)));
-    let (misses, crashes) = (near_misses(rows), repairs(rows));
+    let (misses, crashes) = (near_misses(rows, sigma), repairs(rows));
     let crashes_reserved = crashes.len().min(CRASHES_RESERVED);
     let reserved = misses.len().min(MISSES_RESERVED) + crashes_reserved;
     let mut steps: Vec<String> = untried.take(MAX_STEPS - reserved).collect();
@@ -155,11 +153,11 @@ pub fn next_steps(rows: &[Row], plan: &[String]) -> Vec<String> {
 
 /// Discards beside the best value, the closest first. The last keep is the best one, because a keep
 /// is better than all before; so no direction is needed.
-fn near_misses(rows: &[Row]) -> Vec<String> {
+fn near_misses(rows: &[Row], sigma: f64) -> Vec<String> {
     let is_best = |row: &&Row| matches!(row.status, Status::Baseline | Status::Keep);
     let value_of = |row: &Row| row.value.filter(|value| value.is_finite());
     let Some(best) = rows.iter().rev().filter(is_best).find_map(value_of) else { return Vec::new() };
-    let near = (NEAR_DEVIATIONS * deviation(rows)).max(NEAR_SHARE * best.abs());
+    let near = near(best, sigma);
     let is_open = |row: &&Row| row.status == Status::Discard && row.guard != Some(false);
     let mut misses: Vec<(f64, &Row)> =
         rows.iter().filter(is_open).filter_map(|row| Some(((value_of(row)? - best).abs(), row))).collect();
@@ -171,18 +169,6 @@ fn near_misses(rows: &[Row]) -> Vec<String> {
         format!("Refine or combine experiment {number}, which is {apart} away from the best value {best}: {change}")
     };
     misses.into_iter().map(step).collect()
-}
-
-/// Standard deviation within the samples of the same commit; 0 when nothing was measured twice.
-fn deviation(rows: &[Row]) -> f64 {
-    let (mut squares, mut degrees) = (0.0, 0.0);
-    for samples in rows.iter().map(|row| &row.samples).filter(|samples| samples.len() > 1) {
-        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
-        squares += samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>();
-        degrees += (samples.len() - 1) as f64;
-    }
-    let deviation = if degrees > 0.0 { (squares / degrees).sqrt() } else { 0.0 };
-    if deviation.is_finite() { deviation } else { 0.0 }
 }
 
 /// Crashes of changes that were never measured, the newest first and every change once.
@@ -605,7 +591,7 @@ mod tests {
 
     #[test]
     fn next_steps_are_untried_strategies_then_near_misses_then_crashes() {
-        let steps = next_steps(&usual(), &plan(&["cache", "vectorise", "rewrite"]));
+        let steps = next_steps(&usual(), &plan(&["cache", "vectorise", "rewrite"]), 0.0);
         assert_eq!(
             steps,
             [
@@ -614,38 +600,36 @@ mod tests {
                 "Repair experiment 3, which has no value (IndexError): change 3",
             ]
         );
-        assert_eq!(next_steps(&[], &[]), Vec::<String>::new());
+        assert_eq!(next_steps(&[], &[], 0.0), Vec::<String>::new());
     }
 
     #[test]
     fn near_misses_depend_on_noise_and_on_guards() {
         let mut rows = usual();
         rows[2].value = Some(7.5);
-        assert!(!next_steps(&rows, &[]).iter().any(|step| step.contains("experiment 2")));
-        rows[0].samples = vec![9.7, 10.3];
-        assert!(next_steps(&rows, &[])[1].contains("experiment 2"));
+        assert!(!next_steps(&rows, &[], 0.0).iter().any(|step| step.contains("experiment 2")));
+        assert!(next_steps(&rows, &[], 0.3)[1].contains("experiment 2"));
         rows[2].guard = Some(false);
-        assert!(!next_steps(&rows, &[]).iter().any(|step| step.contains("experiment 2")));
-        rows[0].samples = vec![f64::NAN, f64::INFINITY];
-        assert!(next_steps(&rows, &[]).iter().all(|step| !step.contains("NaN")));
+        assert!(!next_steps(&rows, &[], 0.3).iter().any(|step| step.contains("experiment 2")));
+        assert!(next_steps(&rows, &[], f64::NAN).iter().all(|step| !step.contains("NaN")));
     }
 
     #[test]
     fn a_long_plan_leaves_room_for_other_steps_and_a_repaired_crash_is_none() {
         let long: Vec<String> = (0..40).map(|n| format!("strategy {n}")).collect();
-        let steps = next_steps(&usual(), &long);
+        let steps = next_steps(&usual(), &long, 0.0);
         assert_eq!(steps.len(), MAX_STEPS);
         assert!(steps[8].contains("experiment 5") && steps[9].contains("experiment 3"), "{steps:?}");
         let mut rows = usual();
         rows[4].description.clone_from(&usual()[3].description);
-        assert!(!next_steps(&rows, &[]).iter().any(|step| step.contains("Repair")));
+        assert!(!next_steps(&rows, &[], 0.0).iter().any(|step| step.contains("Repair")));
     }
 
     #[test]
     fn the_page_has_all_sections_and_the_summary() {
         let (rows, plan) = (usual(), plan(&["cache", "vectorise", "rewrite"]));
         let diffs = BTreeMap::from([(1, "--- a\n+++ b\n-old < 1\n+new\n same\n".to_owned())]);
-        let steps = next_steps(&rows, &plan);
+        let steps = next_steps(&rows, &plan, 0.0);
         let html = Report { next_steps: &steps, ..report(&rows, &plan, &diffs) }.html();
         for part in [
             "<dd>10 → 7</dd>",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Direction;
-use crate::ids::TaskId;
+use crate::ids::{LoopId, TaskId};
 use crate::time::Time;
 
 /// The columns, in the order of the file.
@@ -140,6 +140,32 @@ pub fn header(direction: Direction) -> String {
 }
 
 impl Row {
+    /// An experiment of which nothing else is known.
+    pub fn new(number: u32, status: Status, task: TaskId, at: Time) -> Self {
+        Self {
+            number,
+            commit: None,
+            base: None,
+            value: None,
+            delta: None,
+            samples: Vec::new(),
+            guard: None,
+            status,
+            description: String::new(),
+            why: String::new(),
+            task,
+            millis: 0,
+            agent: String::new(),
+            microusd: 0,
+            others: BTreeMap::new(),
+            fixes: 0,
+            plan: None,
+            hash: None,
+            luck: 0.0,
+            at,
+        }
+    }
+
     /// The row as a line of the table.
     pub fn line(&self) -> String {
         let number = |value: Option<f64>| value.map_or_else(String::new, short);
@@ -179,9 +205,17 @@ fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_control()).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The number of the last row of a table; `None` without one.
-pub fn last_number(table: &str) -> Option<u32> {
-    table.lines().rev().find_map(|line| line.split('\t').next()?.parse().ok())
+/// The number of the last whole row of a run in a table; `None` without one. Rows of other runs and
+/// tools, and a row that a crash cut off, do not count.
+pub fn last_number(table: &str, owner: &LoopId) -> Option<u32> {
+    let task = COLUMNS.iter().position(|column| *column == "task_id")?;
+    let prefix = format!("{owner}-");
+    let whole = table.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.rev().find_map(|line| {
+        let cells: Vec<&str> = line.trim_end().split('\t').collect();
+        let own = cells.len() == COLUMNS.len() && cells[task].starts_with(&prefix);
+        own.then(|| cells[0].parse().ok())?
+    })
 }
 
 #[cfg(test)]
@@ -197,8 +231,17 @@ mod tests {
         let line = row.line();
         assert_eq!(line.trim_end().split('\t').count(), COLUMNS.len());
         assert!(line.starts_with("7\tabc\t12.5\t-0.25\tpass\tkeep\tuse a table instead of a loop\t"), "{line}");
-        assert_eq!(last_number(&format!("{}{line}", header(Direction::Lower))), Some(7));
-        assert_eq!(last_number(&header(Direction::Lower)), None);
+    }
+
+    #[test]
+    fn only_whole_rows_of_the_run_itself_count() {
+        let line = row(7, Status::Keep, Some(12.5)).line();
+        let (head, owner) = (header(Direction::Lower), LoopId::new("k3f9"));
+        assert_eq!(last_number(&format!("{head}{line}"), &owner), Some(7));
+        assert_eq!(last_number(&head, &owner), None);
+        let cut = row(8, Status::Keep, Some(12.0)).line();
+        assert_eq!(last_number(&format!("{head}{line}{}", &cut[..cut.len() - 5]), &owner), Some(7), "it was cut off");
+        assert_eq!(last_number(&format!("{head}{line}"), &LoopId::new("x2y9")), None, "another run's");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 /// A gain below this share of the champion is small.
 const SMALL_GAIN: f64 = 0.001;
 /// Lines and share of the scope from which on a change is large.
-const MANY_LINES: u32 = 20;
+pub const MANY_LINES: u32 = 20;
 const LARGE_SHARE: f64 = 0.02;
 
 /// Size of a change, in lines that are not blank.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::ladder::Rung;
-use super::race::{self, CHAMPION_MOST};
+use super::race::{self, CHAMPION_MOST, unbiased};
 use super::row::{Row, Status};
 use super::sample::{Contender, CrashKind, Measured, Sample};
 use super::{Direction, ResearchSpec, TIMES_KEPT};
@@ -32,7 +32,19 @@ pub enum ExperimentStep {
     /// One more measurement of the race.
     Measured { subject: Contender, sample: Sample },
     /// The change crashed and may be mended in the same experiment.
-    Crashed { commit: String, kind: CrashKind, text: String },
+    Crashed {
+        commit: String,
+        kind: CrashKind,
+        text: String,
+        /// The strategy of the plan that it is about, counted from 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<u32>,
+        /// What the turn took.
+        #[serde(default)]
+        millis: u64,
+        #[serde(default)]
+        microusd: u64,
+    },
     /// The experiment is over.
     Decided { row: Box<Row> },
     /// The next experiments begin from an older keep.
@@ -76,6 +88,14 @@ pub struct OpenExperiment {
     pub text: String,
     /// Turns that mend it, the next one included.
     pub fixes: u32,
+    /// The strategy of the plan that it is about, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<u32>,
+    /// What its turns took so far.
+    #[serde(default)]
+    pub millis: u64,
+    #[serde(default)]
+    pub microusd: u64,
 }
 
 /// Experiments that begin from an older keep.
@@ -93,10 +113,10 @@ pub struct ResearchState {
     pub baseline: f64,
     /// All values of the baseline were equal.
     pub exact: bool,
-    /// Standard deviation of the metric, from commits that were measured more than once.
-    pub sigma: f64,
-    /// Squares and degrees of freedom behind it.
+    /// Squares and degrees of freedom of commits that were measured more than once.
+    #[serde(default)]
     pub squares: f64,
+    #[serde(default)]
     pub degrees: f64,
     pub champion: Champion,
     /// Experiments that are over.
@@ -107,8 +127,9 @@ pub struct ResearchState {
     pub rows: Vec<Row>,
     /// Former and present champions, oldest first; the first one is the baseline.
     pub keeps: Vec<Kept>,
-    /// Experiments since the last keep.
-    pub since_keep: u32,
+    /// Experiments that were over when a person last resumed the run: patience counts from there.
+    #[serde(default)]
+    pub resumed_at: u32,
     /// Times of the latest measurements, in milliseconds.
     pub times: Vec<u64>,
     /// Outputs without a usable value in a row.
@@ -147,9 +168,25 @@ impl ResearchState {
         self.count(Status::Keep) + self.count(Status::Simpler)
     }
 
+    /// Standard deviation of the metric.
+    pub fn sigma(&self) -> f64 {
+        if self.degrees > 0.0 { (self.squares / self.degrees).sqrt() } else { 0.0 }
+    }
+
+    /// Experiments since the last keep.
+    pub fn since_keep(&self) -> u32 {
+        self.number.saturating_sub(self.champion.number)
+    }
+
+    /// Whether so many experiments in a row without a keep use up a patience.
+    pub fn is_patient(&self, patience: Option<u32>) -> bool {
+        let since = self.since_keep().min(self.number.saturating_sub(self.resumed_at));
+        patience.is_none_or(|most| since < most)
+    }
+
     /// The rung of the ladder, if it is on one.
     pub fn rung(&self) -> Option<Rung> {
-        Rung::of(self.since_keep)
+        Rung::of(self.since_keep())
     }
 
     /// Whether the champion is as good as the goal.
@@ -171,17 +208,37 @@ impl ResearchState {
                 }
             }
             ExperimentStep::Measured { subject: Contender::Candidate, sample } => self.clock(sample),
-            ExperimentStep::Crashed { commit, kind, text } => {
-                let (fixes, base) = match self.open.take() {
-                    Some(open) => (open.fixes + 1, open.base),
-                    None => (1, self.base().cloned()),
-                };
-                self.open =
-                    Some(OpenExperiment { commit: commit.clone(), base, kind: *kind, text: text.clone(), fixes });
-            }
+            ExperimentStep::Crashed { .. } => self.mend(step),
             ExperimentStep::Decided { row } => self.decided(row, direction),
             ExperimentStep::Branched { from } => self.branch(*from),
         }
+    }
+
+    fn mend(&mut self, step: &ExperimentStep) {
+        let ExperimentStep::Crashed { commit, kind, text, plan, millis, microusd } = step else { return };
+        let base = self.base().cloned();
+        let before = self.open.take();
+        let first = OpenExperiment {
+            commit: commit.clone(),
+            base,
+            kind: *kind,
+            text: text.clone(),
+            fixes: 1,
+            plan: *plan,
+            millis: *millis,
+            microusd: *microusd,
+        };
+        self.open = Some(match before {
+            Some(open) => OpenExperiment {
+                base: open.base,
+                fixes: open.fixes + 1,
+                plan: open.plan,
+                millis: open.millis + millis,
+                microusd: open.microusd + microusd,
+                ..first
+            },
+            None => first,
+        });
     }
 
     fn begin(&mut self, samples: &[Sample], row: &Row) {
@@ -214,7 +271,6 @@ impl ResearchState {
         let free = (values.len() - 1) as f64;
         self.squares += race::deviation(values).powi(2) * free;
         self.degrees += free;
-        self.sigma = (self.squares / self.degrees).sqrt();
     }
 
     fn decided(&mut self, row: &Row, direction: Direction) {
@@ -249,10 +305,8 @@ impl ResearchState {
 
     fn crown(&mut self, row: &Row) {
         let lucky = planted::is(Bug::KeepsTheLuckyValue);
-        let own = row.samples.get(1..).filter(|own| !own.is_empty() && !lucky).unwrap_or(&row.samples);
-        let samples = if lucky { row.samples[..1].to_vec() } else { own.to_vec() };
+        let samples = if lucky { row.samples[..1].to_vec() } else { unbiased(&row.samples).to_vec() };
         self.champion = Champion { number: row.number, commit: row.commit.clone(), samples };
-        self.since_keep = 0;
         self.line = None;
         self.false_keeps += row.luck;
         let (value, description) = (self.champion.value(), row.description.clone());
@@ -269,7 +323,6 @@ impl ResearchState {
     }
 
     fn pass_over(&mut self, row: &Row, direction: Direction) {
-        self.since_keep += 1;
         // A line goes on from what is better than it, even though the champion is better still.
         if let (Some(line), Some(value), Some(commit)) = (&mut self.line, row.value, &row.commit)
             && row.status == Status::Discard
@@ -305,22 +358,22 @@ mod tests {
         kept.samples = vec![7.0, 8.5, 8.7];
         decide(&mut state, kept);
         assert_eq!(state.champion.samples, [8.5, 8.7], "the look that chose it does not count");
-        assert_eq!((state.champion.number, state.since_keep, state.keeps.len()), (1, 0, 2));
+        assert_eq!((state.champion.number, state.since_keep(), state.keeps.len()), (1, 0, 2));
     }
 
     #[test]
     fn a_line_goes_on_from_what_is_better_than_it() {
         let mut state = state();
         decide(&mut state, Row { commit: Some("k1".to_owned()), ..row(1, Status::Keep, Some(5.0)) });
-        state.since_keep = 15;
+        state.number = 16;
         state.apply(&ExperimentStep::Branched { from: 0 }, Direction::Lower);
         assert_eq!(state.base().map(String::as_str), Some("start"));
-        decide(&mut state, Row { commit: Some("b1".to_owned()), ..row(2, Status::Discard, Some(8.0)) });
+        decide(&mut state, Row { commit: Some("b1".to_owned()), ..row(17, Status::Discard, Some(8.0)) });
         assert_eq!(state.base().map(String::as_str), Some("b1"));
-        decide(&mut state, Row { commit: Some("b2".to_owned()), ..row(3, Status::Discard, Some(9.0)) });
+        decide(&mut state, Row { commit: Some("b2".to_owned()), ..row(18, Status::Discard, Some(9.0)) });
         assert_eq!(state.base().map(String::as_str), Some("b1"));
-        state.since_keep = 24;
-        decide(&mut state, row(4, Status::Discard, Some(9.0)));
+        state.number = 25;
+        decide(&mut state, row(26, Status::Discard, Some(9.0)));
         assert_eq!(state.base().map(String::as_str), Some("k1"), "the next rung begins from the champion");
     }
 

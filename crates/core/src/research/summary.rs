@@ -21,7 +21,7 @@ pub fn status_line(spec: &ResearchSpec, state: &ResearchState) -> String {
         short(state.champion.value()),
         short(state.baseline),
         change(state.champion.value(), state.baseline, spec.metric.direction),
-        state.since_keep,
+        state.since_keep(),
     )
 }
 

@@ -464,6 +464,7 @@ impl LoopState {
         }
         if let Some(research) = &mut self.research {
             research.metric_errors = 0;
+            research.resumed_at = research.number;
         }
         if let Some(budget) = budget {
             self.spec.guard.budget = budget.clone();

@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use everloop_core::action::{Action, Input, TurnTrace};
+use everloop_core::action::{Action, Input, LoopCommand, TurnTrace};
 use everloop_core::event::{Exit, Judgement, LoopEnd};
 use everloop_core::research::judge::Inspection;
 use everloop_core::research::row::Status;
 use everloop_core::research::sample::{Contender, CrashKind, Measured, Sample};
-use everloop_core::research::{Direction, KeepRule, MAX_LINES, MetricSpec, ResearchSpec};
-use everloop_core::spec::CheckSpec;
+use everloop_core::research::{Direction, MetricSpec, ResearchSpec};
 use everloop_core::state::{LoopState, Phase, TurnStage};
-use everloop_core::test_evidence::Proof;
 
 use super::rig::{Rig, board};
 
@@ -53,27 +51,7 @@ const SCRIPT: [Change; 10] = [
 const NOISE: [f64; 6] = [0.5, -0.5, 0.25, -0.25, 0.4, -0.4];
 
 fn spec() -> ResearchSpec {
-    let check = CheckSpec {
-        name: "metric".to_owned(),
-        run: "./bench".to_owned(),
-        timeout: Duration::from_secs(60),
-        weight: 1,
-        pin: String::new(),
-        proof: Proof::default(),
-        parallel: false,
-    };
-    let direction = Direction::Lower;
-    ResearchSpec {
-        metric: MetricSpec { check, direction, name: None, json_path: None, min: None, max: None, exclusive: false },
-        scope: Vec::new(),
-        goal_value: None,
-        rule: KeepRule::Race,
-        simplicity: true,
-        patience: None,
-        plan: Vec::new(),
-        max_lines: MAX_LINES,
-        results: None,
-    }
+    ResearchSpec::new(MetricSpec::new("./bench".to_owned(), Direction::Lower))
 }
 
 fn value(value: f64) -> Sample {
@@ -193,6 +171,11 @@ impl Run {
         let samples = [100.5, 99.5, 100.25, 99.75].map(value).to_vec();
         let result = Ok((board(3, 3), Some("base".to_owned())));
         self.give(&Input::Baselined { result, notes: Vec::new(), samples });
+        self.go_on()
+    }
+
+    /// Plays to the end.
+    fn go_on(mut self) -> LoopState {
         for _ in 0..400 {
             match self.rig.state.phase.clone() {
                 Phase::Ended { .. } => return self.rig.state,
@@ -284,7 +267,7 @@ fn the_ladder_is_climbed_and_nothing_stops_by_itself() {
     script.extend((0..40).map(|n| Change::Value(200.0 + f64::from(n))));
     let state = Run::new(&script, None, None).play();
     let research = state.research.as_ref().expect("a research run");
-    assert_eq!((research.number, research.since_keep), (42, 40));
+    assert_eq!((research.number, research.since_keep()), (42, 40));
     assert!(state.people.tickets.iter().any(|key| key.starts_with("research.stuck:")), "{:?}", state.people.tickets);
     let impatient = {
         let mut run = Run::new(&script, None, None);
@@ -292,6 +275,13 @@ fn the_ladder_is_climbed_and_nothing_stops_by_itself() {
         run.play()
     };
     assert_eq!(impatient.research.as_ref().map(|research| research.number), Some(9));
+    let again = {
+        let mut run = Run::new(&script, None, None);
+        run.rig.state = impatient;
+        run.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Resume { bounds: None, budget: None } });
+        run.go_on()
+    };
+    assert_eq!(again.research.as_ref().map(|research| research.number), Some(16), "patience begins again");
 }
 
 /// What must hold for the findings of the script.

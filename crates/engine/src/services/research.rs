@@ -98,7 +98,10 @@ pub fn show(context: &ServiceContext, word: Option<&str>) -> Result<RunAnswer, F
     let home = context.home()?;
     let Some(ledger) = context.reader(&home)? else { return Err(no_loops()) };
     let state = find(context, &ledger, word)?;
-    research::record(&home, &state)?;
+    // The journal has all rows; a table that cannot be written hides none of them.
+    if let Err(failure) = research::record(&home, &state) {
+        tracing::warn!(owner = %state.id, error = %failure.message, "cannot write the results");
+    }
     let rows = research::rows(&ledger, &state.id)?;
     let summary = match (state.spec.research.as_deref(), state.research.as_deref()) {
         (Some(spec), Some(found)) => summary::summary(spec, found, state.spec.bounds.max_turns),

@@ -69,12 +69,12 @@ impl ActionRun {
         }
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
         let refused = |found: &Collected| !found.violations.is_empty() && !in_place;
-        if refused(&found) && self.state.spec.research.is_none() {
+        if self.state.spec.research.is_some() {
+            return self.inspect(found, base).await;
+        }
+        if refused(&found) {
             // Work that may not count is not worth a run of the checks.
             return Ok(judgement(found, (None, None), self.state.progress.board.clone()));
-        }
-        if self.state.spec.research.is_some() {
-            return self.inspect(found, base.as_deref()).await;
         }
         let (commit, target) = match &found.commit {
             Some(commit) => {

@@ -51,10 +51,13 @@ impl ActionRun {
 
     /// Inspects the work of an experiment, runs the guards on it, and takes the first look at its
     /// metric.
-    pub(super) async fn inspect(&mut self, mut found: Collected, base: Option<&str>) -> Result<Judgement, String> {
+    pub(super) async fn inspect(&mut self, mut found: Collected, base: Option<String>) -> Result<Judgement, String> {
         let Some(spec) = self.state.spec.research.clone() else { return Err("this is no research run".to_owned()) };
         let mut inspection = Inspection { description: self.description(&found), ..Inspection::default() };
-        if let (Some(base), Some(commit)) = (base, &found.commit) {
+        // Turns that mend a crash add to the change of the experiment.
+        let open = self.state.research.as_ref().and_then(|research| research.open.as_ref());
+        let base = open.map_or(base, |open| open.base.clone());
+        if let (Some(base), Some(commit)) = (base.as_deref(), &found.commit) {
             let workspace = self.workspace().await?;
             let changes = workspace.examine((base, commit), &spec.scope, &found.changes).await;
             let change = changes.map_err(|e| full_text(&e))?;

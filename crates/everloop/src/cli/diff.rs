@@ -41,7 +41,7 @@ pub fn diff(args: &DiffArgs, session: &mut VerbSession) -> Result<Code, Failure>
 }
 
 /// A line of a patch. Its content is data; tabs are the only control characters that stay.
-fn painted(line: &str, paint: Paint) -> String {
+pub(super) fn painted(line: &str, paint: Paint) -> String {
     let safe = line.split('\t').map(clean).collect::<Vec<_>>().join("\t");
     match line.as_bytes().first() {
         Some(b'+') => paint.good(&safe),

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::research::chart::Chart;
+use everloop_core::research::idea::strategies;
 use everloop_core::research::report::{Report, next_steps};
 use everloop_core::research::row::{Row, header, short};
 use everloop_core::research::{Direction, KeepRule, MAX_LINES, MetricSpec, ResearchSpec};
-use everloop_core::spec::CheckSpec;
-use everloop_core::test_evidence::Proof;
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::research::{self as service, RunAnswer};
 use everloop_engine::services::take::{TakeLoopRequest, take};
 use serde_json::json;
 
+use super::diff::painted;
 use super::message::send;
 use super::run::{self, RunArgs, RunSwitches};
 use super::{VerbSession, take as take_verb};
@@ -190,12 +190,6 @@ fn start(args: ResearchArgs, session: &VerbSession) -> Result<Code, Failure> {
     run::research(&RunArgs::of(goal, flags, switches), session, spec)
 }
 
-/// Words in a metric's name or command that mean time or memory, which others disturb.
-const DISTURBED: [&str; 10] =
-    ["time", "latency", "_ms", "seconds", "speed", "throughput", "bench", "rss", "memory", "ops"];
-
-/// Time limit of a measurement before a normal time is known.
-const FIRST_LIMIT: Duration = Duration::from_secs(600);
 /// The file of the plan, if nothing else is configured.
 const PLAN: &str = ".everloop/research-plan.md";
 
@@ -210,29 +204,13 @@ impl MetricFlags {
                 return Err(Failure::usage(format!("`{value}` is no finite number")));
             }
         }
-        let named = format!("{} {run}", self.metric_name.as_deref().unwrap_or_default()).to_lowercase();
-        let exclusive = self.exclusive || DISTURBED.iter().any(|word| named.contains(word));
-        let check = CheckSpec {
-            name: "metric".to_owned(),
-            run,
-            timeout: self.metric_timeout.unwrap_or(FIRST_LIMIT),
-            weight: 1,
-            pin: String::new(),
-            proof: Proof::default(),
-            parallel: false,
-        };
-        let metric = MetricSpec {
-            check,
-            direction,
-            name: self.metric_name,
-            json_path: self.json_path,
-            min: self.metric_min,
-            max: self.metric_max,
-            exclusive,
-        };
+        let mut metric = MetricSpec::new(run, direction);
+        metric.check.timeout = self.metric_timeout.unwrap_or(metric.check.timeout);
+        (metric.name, metric.json_path) = (self.metric_name, self.json_path);
+        (metric.min, metric.max) = (self.metric_min, self.metric_max);
+        metric.exclusive = self.exclusive || metric.is_disturbed();
         let results = self.results.map(|path| session.dir.join(path).display().to_string());
         Ok(ResearchSpec {
-            metric,
             scope: self.scope,
             goal_value: self.goal_value,
             rule: self.rule,
@@ -241,11 +219,12 @@ impl MetricFlags {
             plan: plan(session, self.plan)?,
             max_lines: self.max_lines,
             results,
+            ..ResearchSpec::new(metric)
         })
     }
 }
 
-/// The strategies of the plan: items of its lists.
+/// The strategies of the plan.
 fn plan(session: &VerbSession, file: Option<PathBuf>) -> Result<Vec<String>, Failure> {
     let (path, wanted) = match file {
         Some(file) => (session.dir.join(file), true),
@@ -256,13 +235,7 @@ fn plan(session: &VerbSession, file: Option<PathBuf>) -> Result<Vec<String>, Fai
         Err(_) if !wanted => return Ok(Vec::new()),
         Err(e) => return Err(Failure::usage(format!("cannot read the plan `{}`", path.display())).because(&e)),
     };
-    let items = text.lines().filter_map(|line| {
-        let line = line.trim();
-        let item = line.strip_prefix("- ").or_else(|| line.strip_prefix("* "));
-        let numbered = || line.split_once(". ").filter(|(n, _)| n.parse::<u32>().is_ok()).map(|(_, rest)| rest);
-        item.or_else(numbered).map(|item| item.trim().to_owned())
-    });
-    Ok(items.filter(|item| !item.is_empty()).collect())
+    Ok(strategies(&text))
 }
 
 fn list(session: &mut VerbSession) -> Result<Code, Failure> {
@@ -307,7 +280,7 @@ fn show(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
         for row in run.rows.iter().skip(more) {
             text.push_str(&line(row));
         }
-        text.push_str(&run.summary);
+        text.extend(run.summary.lines().map(|line| clean(line) + "\n"));
     }
     session.ui.said(text.trim_end(), &run)?;
     Ok(Code::Ok)
@@ -327,7 +300,7 @@ fn chart(run: &RunAnswer) -> Result<Chart<'_>, Failure> {
         metric: spec.metric.name.as_deref().unwrap_or(&spec.metric.check.run),
         direction: spec.metric.direction,
         rows: &run.rows,
-        sigma: research.sigma,
+        sigma: research.sigma(),
         goal: spec.goal_value,
     })
 }
@@ -353,7 +326,8 @@ fn diff(session: &mut VerbSession, number: u32, id: Option<&str>) -> Result<Code
     let run = service::show(session, id)?;
     let row = run.row(number)?;
     let patch = service::patch(&run, row)?;
-    session.ui.said(patch.trim_end(), &json!({ "loop": run.id, "experiment": number, "patch": patch }))?;
+    let lines: Vec<String> = patch.lines().map(|line| painted(line, session.ui.paint())).collect();
+    session.ui.answer(&lines, &json!({ "loop": run.id, "experiment": number, "patch": patch }))?;
     Ok(Code::Ok)
 }
 
@@ -380,7 +354,7 @@ fn stop(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
 fn report(session: &mut VerbSession, id: Option<&str>, output: &std::path::Path) -> Result<Code, Failure> {
     let run = service::show(session, id)?;
     let (spec, research) = run.parts()?;
-    let (diffs, steps) = (service::kept_patches(&run), next_steps(&run.rows, &spec.plan));
+    let (diffs, steps) = (service::kept_patches(&run), next_steps(&run.rows, &spec.plan, research.sigma()));
     let page = Report {
         name: &run.name,
         goal: &run.goal,

@@ -65,7 +65,10 @@ impl Page {
 fn how(state: &LoopState, paint: Paint) -> String {
     match &state.phase {
         Phase::Ended { ending, at } => {
-            let said = clean(&ended(ending));
+            let said = match (ending, &state.spec.research) {
+                (LoopEnd::Reached, Some(_)) => "reached, the metric is as good as wanted".to_owned(),
+                _ => clean(&ended(ending)),
+            };
             let said = match ending {
                 LoopEnd::Reached => paint.good(&said),
                 LoopEnd::Failed { .. } => paint.bad(&said),

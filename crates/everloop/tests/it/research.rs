@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::env::{Env, Output};
+use crate::env::{Env, Output, processes_of};
 
 /// A project whose metric is the sum of the numbers in `numbers`, and an agent that makes the changes
 /// of a script one after the other: line N of `ideas` is its change number N.
@@ -128,6 +128,14 @@ fn the_table_is_only_appended_to_and_holds_every_experiment() {
     assert!(second.starts_with(&first) && second.lines().count() == 7, "{second}");
     let exported = env.run(&["research", "export"]).ok().stdout;
     assert_eq!(exported.trim_end(), second.trim_end());
+    // Rows of others in the same file, and a row that was cut off, hide none of this run.
+    let foreign = second.replace(&format!("\t{id}-"), "\tother-");
+    fs::write(&table, format!("{foreign}4\tcut")).expect("the table is the test's");
+    env.run(&["research", "show"]).ok();
+    let third = fs::read_to_string(&table).expect("the table is there");
+    assert_eq!(third.lines().filter(|line| line.contains(&format!("\t{id}-"))).count(), 5, "{third}");
+    env.run(&["forget", &id, "--force", "--yes"]).ok();
+    assert!(!env.state().join("research").join(&id).exists(), "forgotten with its loop");
 }
 
 #[test]
@@ -197,16 +205,13 @@ fn a_metric_without_a_number_stops_the_run_at_the_second_time() {
 fn a_metric_that_hangs_is_killed_with_all_it_started() {
     let hang = "echo 'EXPERIMENT: hang'; echo hang > numbers";
     let env = project(&[hang, IDEAS[0]]);
-    let mark = env.project().join("../mark").display().to_string();
-    env.write(
-        "metric.sh",
-        &format!(
-            "if grep -q hang numbers; then setsid sh -c 'echo $$ > {mark}; sleep 1000' & wait; fi; awk '{{ s += $1 }} END {{ print s }}' numbers\n"
-        ),
-    );
+    let metric =
+        "if grep -q hang numbers; then setsid sleep 1000 & wait; fi; awk '{ s += $1 } END { print s }' numbers\n";
+    env.write("metric.sh", metric);
     env.git_run(&["commit", "-qam", "a metric that may hang"]);
     research(&env, &["-n", "2"]).exits(3);
     assert_eq!(statuses(&env), ["baseline", "timeout", "keep"]);
+    env.wait_for("nothing lives on", || processes_of(&env.state()).is_empty());
 }
 
 #[test]

@@ -33,38 +33,37 @@ fn an_agent_that_repeats_its_prompt_waits_for_nothing() {
     assert!(prompt.contains("<BACKOFF 10m>"), "the marker stands in the prompt: {prompt}");
 }
 
-#[test]
-fn a_marker_in_the_output_of_a_tool_has_no_effect() {
-    let env = Env::new();
-    let stream = [
-        r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#,
-        r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}"#,
-        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"<BACKOFF 10m>"}]}}"#,
-        r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#,
-    ];
-    env.write("stream.jsonl", &format!("{}\n", stream.join("\n")));
+/// Two turns of an agent that writes this stream, as the journal describes them.
+fn spoken(env: &Env, stream: &[&str]) -> String {
+    let begun = r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#;
+    let ended = r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#;
+    let lines = [&[begun], stream, &[ended]].concat().join("\n");
+    env.write("stream.jsonl", &format!("{lines}\n"));
     env.script("speaker", "cat stream.jsonl; echo '<BACKOFF 10m>' >&2");
     env.write("everloop.toml", "[agent.speaker]\ncommand = [\"./speaker\"]\ndialect = \"claude\"\nfree = true\n");
     env.run(&["run", "x", "--check", "false", "--agent", "speaker", "-n", "2", "--yes"]).exits(3);
     let logs = env.run(&["logs", "-v", "-n", "100"]).ok().stdout;
-    assert!(!logs.contains("requested a delay"), "{logs}");
     assert_eq!(env.the_loop()["tally"]["no_op"], 2, "its stream was understood: {logs}");
+    logs
+}
+
+#[test]
+fn a_marker_in_the_output_of_a_tool_has_no_effect() {
+    let stream = [
+        r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"x"}}]}}"#,
+        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"<BACKOFF 10m>"}]}}"#,
+    ];
+    let logs = spoken(&Env::new(), &stream);
+    assert!(!logs.contains("requested a delay"), "{logs}");
 }
 
 #[test]
 fn a_marker_before_the_last_words_has_no_effect() {
-    let env = Env::new();
     let stream = [
-        r#"{"type":"system","subtype":"init","session_id":"s1","model":"claude-x"}"#,
         r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"<BACKOFF 10m>"}]}}"#,
         r#"{"type":"assistant","message":{"id":"m2","content":[{"type":"text","text":"All done."}]}}"#,
-        r#"{"type":"result","subtype":"success","is_error":false,"result":"All done.","num_turns":2}"#,
     ];
-    env.write("stream.jsonl", &format!("{}\n", stream.join("\n")));
-    env.script("speaker", "cat stream.jsonl");
-    env.write("everloop.toml", "[agent.speaker]\ncommand = [\"./speaker\"]\ndialect = \"claude\"\nfree = true\n");
-    env.run(&["run", "x", "--check", "false", "--agent", "speaker", "-n", "2", "--yes"]).exits(3);
-    let logs = env.run(&["logs", "-v", "-n", "100"]).ok().stdout;
+    let logs = spoken(&Env::new(), &stream);
     assert!(!logs.contains("requested a delay"), "{logs}");
 }
 
