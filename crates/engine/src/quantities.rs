@@ -163,8 +163,9 @@ pub fn ceiling(state: &LoopState, limits: &RunLimits, now: Time) -> String {
     let calls = budget.calls.map(|n| n.saturating_sub(state.spend.spent.calls));
     let turns = [turns, calls].into_iter().flatten().min();
     let more = if state.task.started > 0 { "more " } else { "" };
+    let unit = if state.spec.research.is_some() { "experiment" } else { "turn" };
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(turns.map(|n| format!("{n} {more}{}", if n == 1 { "turn" } else { "turns" })));
+    parts.extend(turns.map(|n| format!("{n} {more}{unit}{}", if n == 1 { "" } else { "s" })));
     parts.extend(bounds.max_time.map(|time| human(time.saturating_sub(state.time_used(now)))));
     parts.extend(bounds.deadline.map(|at| format!("until {}", here(at))));
     let price = state.spec.agent.turn_microusd;

@@ -57,7 +57,8 @@ impl ActionRun {
 
     async fn look_at(&mut self, turn: &TurnId) -> Result<Judgement, String> {
         let (goal, author) = (self.state.spec.goal.clone(), self.state.spec.workspace.author.clone());
-        let (summary, title) = (self.summary().unwrap_or_default(), self.assigned());
+        let summary = self.idea().or_else(|| self.summary()).unwrap_or_default();
+        let title = self.assigned();
         let checks: Vec<String> = self.state.progress.board.failing().map(|check| check.name.clone()).collect();
         let done = WorkDone { summary: &summary, title: &title, checks: &checks, ..WorkDone::default() };
         let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), done, goal: &goal, author: &author };
@@ -197,7 +198,7 @@ impl ActionRun {
     }
 
     /// The agent's own words about its turn, for the commit.
-    fn summary(&self) -> Option<String> {
+    pub(super) fn summary(&self) -> Option<String> {
         let Phase::Turn(turn) = &self.state.phase else { return None };
         commit_message::summary(turn.exit.as_ref()?.last_words())
     }

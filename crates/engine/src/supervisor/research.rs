@@ -5,7 +5,6 @@ use std::path::Path;
 
 use everloop_agents::workspace::Collected;
 use everloop_core::action::Input;
-use everloop_core::commit_message;
 use everloop_core::event::Judgement;
 use everloop_core::ids::TurnId;
 use everloop_core::research::idea;
@@ -103,13 +102,15 @@ impl ActionRun {
 
     /// The change in one sentence: as the agent named it, its summary, or what it touched.
     fn description(&self, found: &Collected) -> String {
-        let Phase::Turn(turn) = &self.state.phase else { return String::new() };
-        let exit = turn.exit.as_ref();
-        let marked =
-            exit.and_then(|exit| idea::description(&exit.tail).or_else(|| idea::description(exit.last_words())));
-        let summary = || exit.and_then(|exit| commit_message::summary(exit.last_words()));
         let touched = || if found.diffstat.is_empty() { "no change".to_owned() } else { found.diffstat.clone() };
-        marked.or_else(summary).unwrap_or_else(touched)
+        self.idea().or_else(|| self.summary()).unwrap_or_else(touched)
+    }
+
+    /// The sentence with which the agent of an experiment named its change.
+    pub(super) fn idea(&self) -> Option<String> {
+        let Phase::Turn(turn) = &self.state.phase else { return None };
+        let exit = turn.exit.as_ref().filter(|_| self.state.spec.research.is_some())?;
+        idea::description(&exit.tail).or_else(|| idea::description(exit.last_words()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The journal with one line per turn: the results of a turn's steps are gathered and printed at its
 //! end; bookkeeping is left out. `--verbose` prints every event instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use everloop_core::event::{Event, Exit, Outcome};
-use everloop_core::ids::TurnId;
+use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::immune::ImmuneStep;
 use everloop_core::journal::JournalRecord;
 use everloop_core::research::state::ExperimentStep;
@@ -41,6 +41,8 @@ pub struct EventLines {
     detail: LogDetail,
     zone: TimeZone,
     turns: BTreeMap<TurnId, TurnSteps>,
+    /// Loops whose experiment was decided: its line stands for the end of the turn, which follows.
+    decided: BTreeSet<Option<LoopId>>,
 }
 
 /// Results of the steps of a turn.
@@ -52,7 +54,7 @@ struct TurnSteps {
 
 impl EventLines {
     pub fn new(detail: LogDetail) -> Self {
-        Self { detail, zone: TimeZone::system(), turns: BTreeMap::new() }
+        Self { detail, zone: TimeZone::system(), turns: BTreeMap::new(), decided: BTreeSet::new() }
     }
 
     /// The lines of a record; none if it belongs to a line that comes later, or to none.
@@ -66,6 +68,11 @@ impl EventLines {
             // The wait that follows names a delay.
             Event::Attached { .. } | Event::Backoff { .. } => Vec::new(),
             Event::Experiment { step } if matches!(**step, ExperimentStep::Measured { .. }) => Vec::new(),
+            Event::Experiment { step } if let ExperimentStep::Decided { row } = &**step => {
+                self.decided.insert(record.owner.clone());
+                let steps = self.turns.iter().rev().find(|(turn, _)| *turn.task() == row.task).map(|(_, steps)| steps);
+                vec![steps.map_or(line.clone(), |steps| with_parts(line, &steps.parts))]
+            }
             Event::TurnExited { turn, exit } => {
                 self.steps(turn).take_exit(exit);
                 Vec::new()
@@ -77,7 +84,7 @@ impl EventLines {
             }
             Event::TurnEnded { turn, outcome, .. } => {
                 let steps = self.turns.remove(turn).unwrap_or_default();
-                steps.lines(line, outcome)
+                if self.decided.remove(&record.owner) { Vec::new() } else { steps.lines(line, outcome) }
             }
             _ => vec![line],
         }
@@ -96,6 +103,10 @@ fn is_bookkeeping(step: &ImmuneStep) -> bool {
     matches!(step, ImmuneStep::Seen { .. } | ImmuneStep::Charged { .. } | ImmuneStep::Corrected { .. })
 }
 
+fn with_parts(line: String, parts: &[String]) -> String {
+    if parts.is_empty() { line } else { format!("{line} ({})", parts.join("; ")) }
+}
+
 impl TurnSteps {
     fn take_exit(&mut self, exit: &Exit) {
         let took = human(exit.ended_at.since(exit.started_at));
@@ -107,7 +118,7 @@ impl TurnSteps {
         // A refusal and a regression name their files and checks themselves.
         let says_enough = matches!(outcome, Outcome::Refused { .. } | Outcome::Regressed { .. });
         let parts = if says_enough { &self.parts[..self.parts.len().min(1)] } else { &self.parts[..] };
-        let mut lines = vec![if parts.is_empty() { line } else { format!("{line} ({})", parts.join("; ")) }];
+        let mut lines = vec![with_parts(line, parts)];
         if matches!(outcome, Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. }) {
             let lines_left: Vec<&str> = self.tail.lines().filter(|line| !line.trim().is_empty()).collect();
             let last = &lines_left[lines_left.len().saturating_sub(TAIL_LINES)..];

@@ -235,7 +235,8 @@ fn experiment(step: &ExperimentStep) -> String {
             let delta = row.delta.map_or_else(String::new, |delta| format!(", {}{}", plus(delta), number(delta)));
             let value = row.value.map_or_else(String::new, |value| format!(" {}{delta}", number(value)));
             let (status, what) = (row.status.label(), shortened(&row.description));
-            format!("experiment {}: {status}{value} ({}): {what}", row.number, row.why)
+            let cost = if row.microusd > 0 { format!(", {}", money(row.microusd)) } else { String::new() };
+            format!("experiment {}: {status}{value}{cost} ({}): {what}", row.number, row.why)
         }
         ExperimentStep::Branched { from } => format!("the next experiments begin from experiment {from}"),
     }

@@ -80,6 +80,9 @@ fn experiments_are_kept_or_discarded_by_the_metric_alone() {
     assert!(out.stdout.contains("=== Autoresearch Complete (5/5 iterations) ==="), "{}", out.stdout);
     assert!(out.stdout.contains("Baseline: 100 -> Final: 35 (65.0 % better)"), "{}", out.stdout);
     assert_eq!(statuses(&env), ["baseline", "keep", "discard", "refused", "no_op", "keep"]);
+    assert!(out.stderr.contains("at most: 5 experiments"), "{}", out.stderr);
+    let lines = |what: &str| out.stderr.lines().filter(|line| line.contains(what)).count();
+    assert_eq!((lines(" experiment 2: discard"), lines(" ended: ")), (1, 1), "one line each: {}", out.stderr);
     let rows = rows(&env);
     let row = |n: usize| (rows[n]["value"].as_f64(), rows[n]["description"].as_str().unwrap_or_default());
     assert_eq!(row(1), (Some(50.0), "drop the largest number"));
@@ -97,6 +100,8 @@ fn experiments_are_kept_or_discarded_by_the_metric_alone() {
     assert!(list.contains("100 -> 35"), "{list}");
     env.run(&["research", "apply"]).ok();
     assert_eq!(env.read("numbers"), "15\n20\n");
+    let subjects = env.git_run(&["log", "-2", "--format=%s"]);
+    assert_eq!(subjects.trim(), "halve the first\ndrop the largest number", "a commit names what was tried");
     let none = env.run(&["research", "diff", "77"]).exits(2).stderr;
     assert!(none.contains("has no experiment 77") && none.contains("0 (the baseline) to 5"), "{none}");
 }
