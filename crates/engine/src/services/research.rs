@@ -73,11 +73,7 @@ pub fn list(context: &ServiceContext) -> Result<Vec<RunLine>, Failure> {
     let home = context.home()?;
     let Some(ledger) = context.reader(&home)? else { return Ok(Vec::new()) };
     let mut lines = Vec::new();
-    for row in ledger.loops()? {
-        let state = read_state(&row)?;
-        if state.spec.research.is_none() {
-            continue;
-        }
+    for state in runs(&ledger)? {
         let research = state.research.as_deref();
         lines.push(RunLine {
             id: state.id.clone(),
@@ -131,10 +127,15 @@ fn find(context: &ServiceContext, ledger: &Sqlite, word: Option<&str>) -> Result
             Err(Failure::usage(format!("loop `{}` is no research run", state.id)).hint("everloop research list"))
         };
     }
+    runs(ledger)?.into_iter().rfind(|state| state.is_in(&context.dir)).ok_or_else(none)
+}
+
+/// All research runs, oldest first.
+fn runs(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     let states: Result<Vec<LoopState>, Failure> = ledger.loops()?.iter().map(read_state).collect();
     let mut runs: Vec<LoopState> = states?.into_iter().filter(|state| state.spec.research.is_some()).collect();
-    let here = runs.iter().rposition(|state| state.is_in(&context.dir));
-    here.map(|at| runs.remove(at)).ok_or_else(none)
+    runs.sort_by_key(|state| state.created_at);
+    Ok(runs)
 }
 
 /// The difference of an experiment, as a patch.

@@ -107,6 +107,21 @@ fn experiments_are_kept_or_discarded_by_the_metric_alone() {
 }
 
 #[test]
+fn without_a_name_the_latest_run_of_the_folder_is_meant() {
+    let env = project(&IDEAS);
+    let (agent, goals) = (agent(&env), ["one", "two", "three", "four"]);
+    for goal in goals {
+        let words = ["research", goal, "--metric", "sh metric.sh", "--direction", "lower", "--agent-cmd", &agent];
+        env.run(&[&words[..], &["--min-gap", "0", "-n", "1"]].concat()).exits(3);
+    }
+    let list = env.run(&["research", "list", "--json"]).ok().json();
+    let listed: Vec<&str> =
+        list["runs"].as_array().expect("runs").iter().filter_map(|run| run["goal"].as_str()).collect();
+    assert_eq!(listed, goals, "the latest last");
+    assert_eq!(env.run(&["research", "show", "--json"]).ok().json()["goal"], "four");
+}
+
+#[test]
 fn the_table_is_only_appended_to_and_holds_every_experiment() {
     let env = project(&IDEAS);
     let table = env.project().join("../results.tsv");
