@@ -127,6 +127,9 @@ pub enum Bug {
     IgnoresBrokenGuards,
     CrashIsZero,
     GoalOnlyAtTheEnd,
+    StopsWhenStuck,
+    MetricEndsSilently,
+    RungNeverChanges,
 }
 
 /// Those about many machines.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::planted::{self, Bug};
+
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,6 +32,7 @@ impl Rung {
     pub fn of(since_keep: u32) -> Option<Rung> {
         match since_keep {
             0..REFINE => None,
+            _ if planted::is(Bug::RungNeverChanges) => Some(Rung::Refine),
             REFINE..NEXT_PLAN => Some(Rung::Refine),
             NEXT_PLAN..BRANCH => Some(Rung::NextPlan),
             BRANCH..DUAL => Some(Rung::Branch),
@@ -42,6 +45,22 @@ impl Rung {
     pub fn begins(since_keep: u32) -> Option<Rung> {
         let rung = Rung::of(since_keep)?;
         (Rung::of(since_keep - 1) != Some(rung)).then_some(rung)
+    }
+
+    /// Experiments without a keep after which the rung of `since_keep` began.
+    pub fn began(since_keep: u32) -> u32 {
+        let rung = Rung::of(since_keep);
+        (0..=since_keep).rev().take_while(|n| Rung::of(*n) == rung).last().unwrap_or(since_keep)
+    }
+
+    /// Its name in explanations.
+    pub fn label(self) -> &'static str {
+        match self {
+            Rung::Refine => "refine",
+            Rung::NextPlan => "next-plan",
+            Rung::Branch => "branch",
+            Rung::DualForcing => "dual-forcing",
+        }
     }
 
     /// The rung as a clause for messages.
@@ -75,5 +94,6 @@ mod tests {
             ]
         );
         assert_eq!(Rung::of(4), None);
+        assert_eq!([5, 9, 14, 24, 34, 36, 50].map(Rung::began), [5, 5, 10, 15, 25, 35, 45]);
     }
 }
