@@ -131,7 +131,7 @@ fn combined(state: &ResearchState) -> Option<Focus> {
 
 /// Share of their words that two descriptions of one idea have in common.
 const SAME_IDEA: f64 = 0.75;
-/// Words that say nothing about an idea.
+/// Words that are in no idea or in all of them.
 const FILLERS: [&str; 16] = [
     "the", "and", "for", "with", "that", "this", "try", "use", "make", "into", "from", "instead", "again", "now",
     "its", "new",

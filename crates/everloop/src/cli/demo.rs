@@ -148,7 +148,7 @@ impl Stage<'_> {
         Ok(ended.and_then(|status| status.code()))
     }
 
-    /// Prints results.
+    /// Prints the result of a command.
     fn show(&self, text: &str) -> Result<(), Failure> {
         self.printed.borrow_mut().extend(text.trim_end().lines().map(str::to_owned));
         self.ui.out(text.trim_end())

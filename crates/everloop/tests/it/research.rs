@@ -199,7 +199,7 @@ fn a_metric_without_a_number_stops_the_run_at_the_second_time() {
     let out = research(&env, &["-n", "9"]).exits(1);
     assert!(out.stderr.contains("the metric gave no value 2 times in a row"), "{}", out.stderr);
     assert_eq!(statuses(&env), ["baseline", "metric_error", "metric_error"]);
-    let tickets = env.run(&["ticket", "list"]).ok().stdout;
+    let tickets = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     assert!(tickets.contains("the metric gave no value 2 times in a row") && tickets.contains("mend it"), "{tickets}");
 }
 
@@ -389,7 +389,7 @@ fn long_each_rung_is_seen_and_nothing_stops_by_itself() {
         "{why}"
     );
     assert!(why.contains("[research.dual-forcing]"), "{why}");
-    let tickets = env.run(&["ticket", "list"]).ok().stdout;
+    let tickets = env.run(&["ticket", "show", "1"]).exits(4).stdout;
     assert!(
         tickets.contains("25 experiments in a row were not kept") && tickets.contains("the run goes on"),
         "{tickets}"

@@ -25,7 +25,7 @@ struct Change {
     text: &'static str,
 }
 
-/// The first strategy: the one that everyone knows.
+/// The strategy of the first commit: bisection.
 pub const START: &str = "function guess(low, high) {\n    return (low + high) / 2\n}\n";
 
 /// The changes, in the order of the experiments.
