@@ -127,9 +127,6 @@ pub enum Bug {
     IgnoresBrokenGuards,
     CrashIsZero,
     GoalOnlyAtTheEnd,
-    StopsWhenStuck,
-    MetricEndsSilently,
-    RungNeverChanges,
 }
 
 /// Those about many machines.

@@ -206,7 +206,7 @@ impl Step<'_> {
     /// A metric without a value is for a person to mend: it ends the run with a ticket.
     fn say_metric_errors(&mut self, research: &ResearchState) {
         let key = format!("research.metric:{}", self.state().id);
-        if research.metric_errors >= METRIC_ERRORS && !planted::is(Bug::MetricEndsSilently) {
+        if research.metric_errors >= METRIC_ERRORS {
             let again = format!("mend it, then: everloop resume {}", self.state().id);
             self.ticket(key, format!("{}; {again}", metric_failed(research)));
         } else if research.metric_errors == 0 {
@@ -222,9 +222,6 @@ impl Step<'_> {
         }
         if research.metric_errors >= METRIC_ERRORS {
             return Some(LoopEnd::Failed { why: metric_failed(&research) });
-        }
-        if planted::is(Bug::StopsWhenStuck) && research.rung() == Some(Rung::DualForcing) {
-            return Some(LoopEnd::Exhausted { bound: "patience".to_owned() });
         }
         (!research.is_patient(spec.patience)).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
     }

@@ -3,8 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::planted::{self, Bug};
-
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,7 +30,6 @@ impl Rung {
     pub fn of(since_keep: u32) -> Option<Rung> {
         match since_keep {
             0..REFINE => None,
-            _ if planted::is(Bug::RungNeverChanges) => Some(Rung::Refine),
             REFINE..NEXT_PLAN => Some(Rung::Refine),
             NEXT_PLAN..BRANCH => Some(Rung::NextPlan),
             BRANCH..DUAL => Some(Rung::Branch),
