@@ -19,6 +19,7 @@
 //! - [`judge`]: what a turn may not change, and the person's version of it;
 //!   [`verify`]: where checks run; [`sweep`]: exactly a commit again; [`index`]: git's index
 //! - [`diff`]: what differs between two commits, and what a loop's work changes
+//! - [`pick`]: commits of chosen changes
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once; [`take`]: to the person, at a
 //!   person's word
 //! - [`forget`]: what a loop leaves in the person's repository, and its removal
@@ -41,6 +42,7 @@ mod locks;
 mod merge;
 mod old_worktree;
 mod own_git;
+mod pick;
 mod project_folder;
 mod refs;
 mod remote;
@@ -68,6 +70,7 @@ pub use experiment::ExperimentChange;
 pub use files::remove_apart;
 pub use forget::{LoopRefs, remove_loop_refs};
 pub use in_place::fingerprint;
+pub use pick::{Pick, PickRefusal, export, has_files_of, pick, squash};
 pub use project_folder::{HeadState, ProjectFolder, Repository, discover};
 pub use refs::result as result_ref;
 pub use remote::{Joining, Pushed, Remote, address_of, remote_branch, remove_refs};

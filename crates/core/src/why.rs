@@ -4,6 +4,9 @@
 use crate::event::{LoopEnd, StopCause, used_up};
 use crate::judge;
 use crate::reason::{Reason, RuleId};
+use crate::research::ladder::Rung;
+use crate::research::row::short;
+use crate::research::summary::change;
 use crate::state::{LoopState, Phase, Turn, TurnStage};
 use crate::time::{Time, human};
 use crate::watch::{PARKED, WATCHING};
@@ -11,7 +14,7 @@ use crate::watch::{PARKED, WATCHING};
 /// Why the loop is in its present phase. `clock` prints a point in time for the reader's time zone.
 pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> String {
     let subject = format!("Loop {} ({})", state.id, state.name);
-    let passing = format!("{} of {} checks pass", state.progress.board.passing().len(), state.progress.board.0.len());
+    let passing = so_far(state);
     let now = match &state.phase {
         Phase::New if state.progress.baseline.is_some() => {
             format!("{subject} runs its checks again, because something changed or it was woken.")
@@ -33,12 +36,47 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Some(doubted) => format!("{now} The last turn {doubted}."),
         None => now,
     };
+    let now = match stuck(state) {
+        Some(stuck) => format!("{now} {stuck}"),
+        None => now,
+    };
     let told = state.people.tickets.iter().any(|key| key.starts_with("stagnation"));
     match another_way(state) {
         Some(tries) if told => format!("{now} It {tries}; that did not help either, and a ticket was opened."),
         Some(tries) => format!("{now} It {tries}; if that does not help either, a ticket is opened."),
         None => now,
     }
+}
+
+/// How far the loop is: its checks, or its metric.
+fn so_far(state: &LoopState) -> String {
+    let board = &state.progress.board;
+    match (state.spec.research.as_deref(), state.research.as_deref()) {
+        (Some(spec), Some(found)) => {
+            let (best, baseline) = (found.champion.value(), found.baseline);
+            let better = change(best, baseline, spec.metric.direction);
+            let (number, best, baseline) = (found.champion.number, short(best), short(baseline));
+            format!("best is {best} of experiment {number} (baseline {baseline}, {better})")
+        }
+        _ => format!("{} of {} checks pass", board.passing().len(), board.0.len()),
+    }
+}
+
+/// Describes the rung of a research run's ladder: which, since when, and why.
+fn stuck(state: &LoopState) -> Option<String> {
+    let found = state.research.as_deref()?;
+    let (rung, since) = (found.rung()?, found.since_keep());
+    let first = found.champion.number + Rung::began(since) + 1;
+    let line = match &found.line {
+        Some(line) => format!(" (experiment {})", line.from),
+        None => String::new(),
+    };
+    let (label, describe) = (rung.label(), rung.describe());
+    let ends = if state.is_over() { "" } else { "; the run goes on" };
+    Some(format!(
+        "{since} experiments in a row were not kept; from experiment {first} on: {describe}{line} \
+         [research.{label}]{ends}."
+    ))
 }
 
 /// Describes a suspicious pass of the last turn.
@@ -109,6 +147,7 @@ fn watches(state: &LoopState, reason: &Reason) -> String {
 fn ended(state: &LoopState, ending: &LoopEnd) -> String {
     let again = format!("`everloop resume {}` goes on.", state.id);
     match ending {
+        LoopEnd::Reached if state.spec.research.is_some() => "the goal value is reached;".to_owned(),
         LoopEnd::Reached => "the goal is reached, all checks pass;".to_owned(),
         LoopEnd::Exhausted { bound } => format!("not reached, because its {}; {again}", used_up(bound)),
         LoopEnd::Stopped { by } => format!("it was stopped by {by}; {again}"),

@@ -12,9 +12,12 @@ use everloop_core::research::row::{Row, header, last_number};
 use everloop_core::research::state::ExperimentStep;
 use everloop_core::research::summary;
 use everloop_core::state::LoopState;
+use everloop_core::time::Time;
 use everloop_store::{Ledger, OpenMode, Sqlite};
 
+use crate::caller::Caller;
 use crate::error::Failure;
+use crate::mailbox;
 use crate::state_folder::StateFolder;
 
 /// Name of the table.
@@ -129,6 +132,25 @@ fn write_sums(home: &StateFolder, state: &LoopState) -> Result<(), Failure> {
     let partial = path.with_extension("partial");
     std::fs::write(&partial, format!("{sums:#}\n")).map_err(cannot)?;
     std::fs::rename(&partial, &path).map_err(cannot)
+}
+
+/// The author of comments.
+const AUTHOR: &str = "everloop";
+
+/// Comments on the task of the last experiment how the run is doing, every few experiments and once.
+pub fn comment(home: &StateFolder, state: &LoopState, now: Time) -> Result<(), Failure> {
+    let (Some(spec), Some(found)) = (&state.spec.research, &state.research) else { return Ok(()) };
+    let Some(row) = found.rows.last().filter(|row| summary::is_line_due(row.number)) else { return Ok(()) };
+    let text = summary::status_line(spec, found);
+    let mut ledger = Sqlite::open(&home.database(), OpenMode::ReadWrite)?;
+    let is_there = mailbox::comments(&ledger, &row.task)?.iter().any(|comment| comment.text == text);
+    if is_there || ledger.task(&row.task)?.is_none() {
+        return Ok(());
+    }
+    let caller = Caller::Person(AUTHOR.to_owned());
+    let comment = mailbox::letter(&ledger, mailbox::comments_of(&row.task), &text, &caller)?;
+    ledger.transact(now, &[comment])?;
+    Ok(())
 }
 
 /// Waits until no other measurement runs on this machine under this state folder; the next one waits

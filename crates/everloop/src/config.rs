@@ -8,6 +8,7 @@
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
 //!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
 //!   origins; [`commands`]: what a file would run
+//! - [`research`]: experiments on a metric
 //! - [`projects`]: the answers of files to the engine
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
@@ -41,6 +42,7 @@ mod program;
 mod projects;
 mod read;
 mod renamed;
+mod research;
 mod resolve;
 mod schema;
 mod settings;
@@ -56,6 +58,7 @@ pub use commands::commands;
 pub use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 pub use overrides::{Flags, Overrides};
 pub use projects::FileProjects;
+pub use research::{PLAN, plan};
 pub use resolve::ResolvedLoop;
 pub use schema::schema;
 pub use show::{WithOrigin, render};
@@ -221,6 +224,11 @@ impl Config {
         self.project.loops.keys().cloned().collect()
     }
 
+    /// The names of the research runs in the project's file.
+    pub fn research_runs(&self) -> Vec<String> {
+        self.project.research.keys().cloned().collect()
+    }
+
     /// The files that were read.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
@@ -240,10 +248,15 @@ impl Config {
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
-    /// One loop of the file, with all settings that apply to it.
+    /// One loop or research run of the file, with all settings that apply to it.
     pub fn resolve(&self, name: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
+        if let Some((own, metric, place)) = self.project.research.get(name) {
+            let mut research = settings::built_in::<research::ResearchKeys>();
+            research.lay(metric);
+            return self.put_together((name, Some(research)), own, place, moment);
+        }
         let Some((own, place)) = self.project.loops.get(name) else {
-            let known = self.loops();
+            let known = [self.loops(), self.research_runs()].concat();
             let hint = match value::nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if known.is_empty() => format!("add `[loop.{name}]` to {PROJECT_FILE}, or run `everloop init`"),
@@ -251,14 +264,14 @@ impl Config {
             };
             return Err(Diagnostic::new(format!("there is no loop `{name}`")).hint(hint).into());
         };
-        self.put_together(name, own, place, moment)
+        self.put_together((name, None), own, place, moment)
     }
 
     /// A loop that stands in no file: the goal and its flags, over the defaults.
     pub fn one_off(&self, goal: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let mut own = Layer::default();
         own.set("goal", goal, Origin::Flag("GOAL".to_owned()));
-        self.put_together(&naming::slug(goal), &own, &Origin::Flag("GOAL".to_owned()), moment)
+        self.put_together((&naming::slug(goal), None), &own, &Origin::Flag("GOAL".to_owned()), moment)
     }
 
     /// What a loop that stands in no file would lack.
@@ -273,7 +286,7 @@ impl Config {
         let mut diagnostics = agent::check_all(self, moment);
         diagnostics.extend(self.outbound().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
-        for name in self.project.loops.keys() {
+        for name in self.project.loops.keys().chain(self.project.research.keys()) {
             match self.resolve(name, moment) {
                 Ok(one) => resolved.push(one),
                 Err(error) => diagnostics.extend(error.diagnostics),
@@ -292,7 +305,7 @@ impl Config {
 
     fn put_together(
         &self,
-        name: &str,
+        (name, research): (&str, Option<Layer>),
         own: &Layer,
         place: &Origin,
         moment: &ResolveContext,
@@ -301,7 +314,7 @@ impl Config {
         for upper in [&self.user.defaults, &self.project.defaults, own, &self.env, &self.flags] {
             values.lay(upper);
         }
-        resolve::resolve(resolve::Given { name, dir: &self.dir, values, place, agents: self, moment })
+        resolve::resolve(resolve::Given { name, dir: &self.dir, values, research, place, agents: self, moment })
     }
 
     /// What agents lack in all files together.

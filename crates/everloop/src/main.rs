@@ -42,6 +42,11 @@ fn main() -> ExitCode {
         let played = args.next().map(|acts| cli::demo::agent::play(&acts));
         return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|a| a == cli::demo::proposer::PROPOSER_ARG) {
+        let played = args.next().zip(args.next()).map(|(acts, prompt)| cli::demo::proposer::play(&acts, &prompt));
+        return if matches!(played, Some(Ok(()))) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     if let Some(cli) = cli::gate::started_as() {
         return cli::gate::pass(cli);
     }

@@ -149,6 +149,7 @@ impl Step<'_> {
         }
         self.climb(&research);
         self.say_crashes(&research);
+        self.say_metric_errors(&research);
         self.act(Action::Record);
         let met = research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd);
         let found = turn.judgement.clone().unwrap_or_default();
@@ -202,6 +203,17 @@ impl Step<'_> {
         }
     }
 
+    /// A metric without a value is for a person to mend: it ends the run with a ticket.
+    fn say_metric_errors(&mut self, research: &ResearchState) {
+        let key = format!("research.metric:{}", self.state().id);
+        if research.metric_errors >= METRIC_ERRORS {
+            let again = format!("mend it, then: everloop resume {}", self.state().id);
+            self.ticket(key, format!("{}; {again}", metric_failed(research)));
+        } else if research.metric_errors == 0 {
+            self.close_ticket(&key, "the metric has a value again");
+        }
+    }
+
     /// How a research run ends besides its bounds.
     pub(super) fn research_ending(&self) -> Option<LoopEnd> {
         let (spec, research) = of(self.state())?;
@@ -209,13 +221,15 @@ impl Step<'_> {
             return Some(LoopEnd::Reached);
         }
         if research.metric_errors >= METRIC_ERRORS {
-            let why = research.rows.last().map_or_else(String::new, |row| row.why.clone());
-            return Some(LoopEnd::Failed {
-                why: format!("the metric gave no value {METRIC_ERRORS} times in a row: {why}"),
-            });
+            return Some(LoopEnd::Failed { why: metric_failed(&research) });
         }
         (!research.is_patient(spec.patience)).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
     }
+}
+
+fn metric_failed(research: &ResearchState) -> String {
+    let why = research.rows.last().map_or("", |row| row.why.as_str());
+    format!("the metric gave no value {METRIC_ERRORS} times in a row: {why}")
 }
 
 /// The parts of a research run; `None` for any other loop.

@@ -1,6 +1,8 @@
 //! What the next experiment is about, in the order in which ideas are worth trying, and whether an
 //! idea was tried.
 
+use std::collections::BTreeSet;
+
 use super::ResearchSpec;
 use super::ladder::Rung;
 use super::row::{Row, Status};
@@ -127,6 +129,46 @@ fn combined(state: &ResearchState) -> Option<Focus> {
     Some(Focus::Combine { first: first.description.clone(), second: second.description.clone() })
 }
 
+/// Share of their words that two descriptions of one idea have in common.
+const SAME_IDEA: f64 = 0.75;
+/// Words that are in no idea or in all of them.
+const FILLERS: [&str; 16] = [
+    "the", "and", "for", "with", "that", "this", "try", "use", "make", "into", "from", "instead", "again", "now",
+    "its", "new",
+];
+/// Letters of a word from which on it counts.
+const WORD_LETTERS: usize = 3;
+
+/// Whether two descriptions are about the same idea, by their words.
+pub fn is_same_idea(one: &str, other: &str) -> bool {
+    let (one, other) = (words(one), words(other));
+    if one.is_empty() || other.is_empty() {
+        return false;
+    }
+    let shared = one.intersection(&other).count() as f64;
+    2.0 * shared / (one.len() + other.len()) as f64 >= SAME_IDEA
+}
+
+fn words(description: &str) -> BTreeSet<String> {
+    let lower = description.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= WORD_LETTERS);
+    words.filter(|word| !FILLERS.contains(word)).map(|word| word.trim_end_matches('s').to_owned()).collect()
+}
+
+/// Ideas that were tried more than once without success, newest first, each with the numbers of its
+/// experiments.
+pub fn repeated(state: &ResearchState) -> Vec<(String, Vec<u32>)> {
+    let mut found: Vec<(String, Vec<u32>)> = Vec::new();
+    for row in state.rows.iter().rev().filter(|row| row.number > 0 && !row.status.keeps()) {
+        match found.iter_mut().find(|(description, _)| is_same_idea(description, &row.description)) {
+            Some((_, numbers)) => numbers.insert(0, row.number),
+            None => found.push((row.description.clone(), vec![row.number])),
+        }
+    }
+    found.retain(|(_, numbers)| numbers.len() > 1);
+    found
+}
+
 /// The strategies of a plan: the items of its lists.
 pub fn strategies(plan: &str) -> Vec<String> {
     let item = |line: &str| {
@@ -193,6 +235,18 @@ mod tests {
         assert_eq!(at(5), Focus::Refine);
         assert_eq!(at(10).plan(), Some(0));
         assert_eq!(at(25), Focus::DualForcing);
+    }
+
+    #[test]
+    fn the_same_idea_in_other_words_is_recognised() {
+        assert!(is_same_idea("Unroll the inner loop", "unroll inner loops again"));
+        assert!(!is_same_idea("unroll the inner loop", "sort the table first"));
+        assert!(!is_same_idea("try it", "make it"), "fillers alone are no idea");
+        let mut state = state();
+        let about =
+            |n, description: &str| Row { description: description.to_owned(), ..row(n, Status::Discard, Some(11.0)) };
+        state.rows = vec![about(1, "unroll the inner loop"), about(2, "sort first"), about(3, "unroll inner loops")];
+        assert_eq!(repeated(&state), [("unroll inner loops".to_owned(), vec![1, 3])]);
     }
 
     #[test]

@@ -44,6 +44,22 @@ impl Rung {
         (Rung::of(since_keep - 1) != Some(rung)).then_some(rung)
     }
 
+    /// Experiments without a keep after which the rung of `since_keep` began.
+    pub fn began(since_keep: u32) -> u32 {
+        let rung = Rung::of(since_keep);
+        (0..=since_keep).rev().take_while(|n| Rung::of(*n) == rung).last().unwrap_or(since_keep)
+    }
+
+    /// Its name in explanations.
+    pub fn label(self) -> &'static str {
+        match self {
+            Rung::Refine => "refine",
+            Rung::NextPlan => "next-plan",
+            Rung::Branch => "branch",
+            Rung::DualForcing => "dual-forcing",
+        }
+    }
+
     /// The rung as a clause for messages.
     pub fn describe(self) -> &'static str {
         match self {
@@ -75,5 +91,6 @@ mod tests {
             ]
         );
         assert_eq!(Rung::of(4), None);
+        assert_eq!([5, 9, 14, 24, 34, 36, 50].map(Rung::began), [5, 5, 10, 15, 25, 35, 45]);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::idea::{Focus, MARK, focus, untried};
+use super::idea::{Focus, MARK, focus, repeated, untried};
 use super::row::{Row, short};
 use crate::state::LoopState;
 
@@ -30,6 +30,8 @@ pub struct ExperimentPrompt {
     pub kept: Vec<String>,
     /// Experiments without success, newest first; data.
     pub failed: Vec<String>,
+    /// Ideas that were tried more than once without success; data.
+    pub repeated: Vec<String>,
     /// Strategies of the plan that no experiment was about.
     pub untried: Vec<String>,
     pub scope: Vec<String>,
@@ -59,6 +61,7 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
         about: about(&focus),
         kept: kept.map(|keep| format!("{} -> {}", keep.description, short(keep.value))).collect(),
         failed: failed.map(tried).collect(),
+        repeated: repeated(research).into_iter().map(again).collect(),
         untried: untried(spec, research).into_iter().map(|(_, strategy)| strategy).collect(),
         scope: spec.scope.clone(),
         mark: MARK,
@@ -68,6 +71,11 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
 fn tried(row: &Row) -> String {
     let value = row.value.map_or_else(String::new, |value| format!(" -> {}", short(value)));
     format!("{}{value}: {} ({})", row.description, row.status.label(), row.why)
+}
+
+fn again((description, numbers): (String, Vec<u32>)) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    format!("{description} (experiments {})", numbers.join(", "))
 }
 
 /// What an agent or a program wrote that the focus is about; data.

@@ -259,6 +259,14 @@ fn two_outputs_without_a_value_end_the_run() {
     let state = Run::new(&[Change::Mute, Change::Mute, Change::Value(1.0)], None, None).play();
     assert_eq!(statuses(&state), [Status::MetricError, Status::MetricError]);
     assert!(matches!(&state.phase, Phase::Ended { ending: LoopEnd::Failed { why }, .. } if why.contains("no number")));
+    let key = format!("research.metric:{}", state.id);
+    assert!(state.people.tickets.contains(&key), "{:?}", state.people.tickets);
+    let mut run = Run::new(&[Change::Mute, Change::Mute, Change::Value(1.0)], None, None);
+    run.rig.state = state;
+    run.give(&Input::Command { by: "ann".to_owned(), command: LoopCommand::Resume { bounds: None, budget: None } });
+    let state = run.go_on();
+    assert_eq!(statuses(&state).last(), Some(&Status::Keep));
+    assert!(!state.people.tickets.contains(&key), "a value closes it: {:?}", state.people.tickets);
 }
 
 #[test]

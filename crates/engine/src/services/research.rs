@@ -1,4 +1,5 @@
 //! Reads research runs: their rows, the champion, the difference of an experiment, the report.
+//! [`apply`] brings their results to the person.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,6 +18,8 @@ use super::{ServiceContext, no_loops};
 use crate::error::Failure;
 use crate::record::read_state;
 use crate::research;
+
+pub mod apply;
 
 /// A research run in a list.
 #[derive(Clone, Debug, Serialize)]

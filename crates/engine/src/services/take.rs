@@ -43,21 +43,51 @@ pub fn take(context: &ServiceContext, request: &TakeLoopRequest) -> Result<TakeA
     let Some(ledger) = context.reader(&home)? else { return Err(no_loops()) };
     let (_, state) = context.find_loop(&ledger, request.word.as_deref())?;
     drop(ledger);
-    let id = state.id.clone();
-    let WorkspaceMode::Git { target } = &state.spec.workspace.mode else {
-        return Err(Failure::usage(format!("loop `{id}` works in place: its work is in the folder already"))
-            .hint(format!("see what it did: everloop show {id}")));
-    };
+    let id = &state.id;
+    target(&state)?;
     let Some(commit) = diff::kept(&state).map(str::to_owned) else {
         return Err(Failure::usage(format!("loop `{id}` has no work to take")).hint(format!("everloop why {id}")));
     };
-    let taken = block_on(attempt(&state, target, &commit, request.branch.as_deref()))?;
-    let taken = taken.map_err(|e| Failure::failed(format!("cannot take the work of loop `{id}`")).because(&e))?;
-    let taken = taken.map_err(|refusal| in_the_way(&id, &refusal))?;
-    if !matches!(taken, TakenWork::Branched { .. }) {
-        loops::send(context, Some(id.as_str()), &LoopCommand::Taken { commit: commit.clone() })?;
+    let work = ChosenWork { commit: &commit, holds: Some(&commit), verb: "take" };
+    bring_work(context, &state, &work, request.branch.as_deref())
+}
+
+/// The ref that a loop lands on.
+pub(super) fn target(state: &LoopState) -> Result<&str, Failure> {
+    let id = &state.id;
+    match &state.spec.workspace.mode {
+        WorkspaceMode::Git { target } => Ok(target),
+        WorkspaceMode::InPlace => {
+            Err(Failure::usage(format!("loop `{id}` works in place: its work is in the folder already"))
+                .hint(format!("see what it did: everloop show {id}")))
+        }
     }
-    Ok(TakeAnswer { id, commit, taken })
+}
+
+/// A commit that is brought to the person.
+pub(super) struct ChosenWork<'a> {
+    pub commit: &'a str,
+    /// The commit of the loop whose work is all in it.
+    pub holds: Option<&'a str>,
+    /// The words after `everloop` that were typed, for hints.
+    pub verb: &'a str,
+}
+
+/// Brings a commit of a loop to the person, and records that its work was taken.
+pub(super) fn bring_work(
+    context: &ServiceContext,
+    state: &LoopState,
+    work: &ChosenWork<'_>,
+    branch: Option<&str>,
+) -> Result<TakeAnswer, Failure> {
+    let (id, target) = (state.id.clone(), target(state)?);
+    let taken = block_on(attempt(state, target, work.commit, branch))?;
+    let taken = taken.map_err(|e| Failure::failed(format!("cannot take the work of loop `{id}`")).because(&e))?;
+    let taken = taken.map_err(|refusal| in_the_way(&id, work.verb, &refusal))?;
+    if let Some(held) = work.holds.filter(|_| !matches!(taken, TakenWork::Branched { .. })) {
+        loops::send(context, Some(id.as_str()), &LoopCommand::Taken { commit: held.to_owned() })?;
+    }
+    Ok(TakeAnswer { id, commit: work.commit.to_owned(), taken })
 }
 
 async fn attempt(
@@ -81,10 +111,10 @@ async fn attempt(
     }
 }
 
-fn in_the_way(id: &LoopId, refusal: &TakeRefusal) -> Failure {
-    let aside = format!("everloop take {id} --branch NAME");
+fn in_the_way(id: &LoopId, verb: &str, refusal: &TakeRefusal) -> Failure {
+    let aside = format!("everloop {verb} {id} --branch NAME");
     let hint = match &refusal.first {
-        Some(first) => format!("{first}; then: everloop take {id}; or onto a branch of its own: {aside}"),
+        Some(first) => format!("{first}; then: everloop {verb} {id}; or onto a branch of its own: {aside}"),
         None => format!("take it onto a branch of its own: {aside}"),
     };
     Failure::failed(format!("the work of loop `{id}` cannot be taken: {}", refusal.why)).hint(hint)

@@ -37,10 +37,13 @@ impl Supervisor {
     /// Appends to the table of results what it lacks, apart from the owner.
     fn record_results(&self, id: &LoopId) {
         let Some(slot) = self.slots.get(id) else { return };
-        let (home, state) = (self.home.clone(), slot.state.clone());
+        let (home, state, now) = (self.home.clone(), slot.state.clone(), self.clock.now());
         tokio::task::spawn_blocking(move || {
             if let Err(failure) = research::record(&home, &state) {
                 tracing::warn!(owner = %state.id, error = %failure.message, "cannot write the results");
+            }
+            if let Err(failure) = research::comment(&home, &state, now) {
+                tracing::warn!(owner = %state.id, error = %failure.message, "cannot comment on the task");
             }
         });
     }

@@ -147,6 +147,15 @@ fn change(update: &TrackerUpdate<'_>) -> Delivery {
 
 fn status(state: &LoopState, now: Time) -> Delivery {
     let (phase, text) = (state.phase.label(), why(state, now, &|at| at.0.to_string()));
+    let research = state.research.as_ref().map(|found| {
+        json!({
+            "experiments": found.number,
+            "baseline": found.baseline,
+            "best": found.champion.value(),
+            "kept": found.keep_count(),
+            "since_keep": found.since_keep(),
+        })
+    });
     let json = json!({
         "schema_version": 1,
         "kind": "status",
@@ -155,6 +164,7 @@ fn status(state: &LoopState, now: Time) -> Delivery {
         "phase": phase,
         "turns": state.task.turns,
         "checks": { "passing": state.progress.board.passing().len(), "total": state.progress.board.0.len() },
+        "research": research,
         "text": text,
     });
     let key = format!("{}:status:{}:{phase}", state.id, state.task.turns);

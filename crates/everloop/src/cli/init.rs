@@ -14,6 +14,7 @@ use crate::detect::agent::{with_cli, with_command};
 use crate::detect::{Proposal, detect, render_toml};
 use crate::ui::text::clean;
 
+mod plan;
 mod remove;
 
 const HELP: &str = "Examples:
@@ -21,6 +22,7 @@ const HELP: &str = "Examples:
   everloop init --goal \"port it to Python 3\" --agent-cmd 'my-agent {prompt}' --yes
   everloop init --agent claude --agent codex
   everloop init --print
+  everloop init --research        # a plan for `everloop research`
   everloop init --remove          # what it wrote, and only that
 
 With `--remove` the state folder with its journal stays; loops of this project are not stopped.";
@@ -47,6 +49,9 @@ pub struct InitArgs {
     /// Write everloop.toml only
     #[arg(long)]
     no_hooks: bool,
+    /// Only write a template for the plan of a research run, `.everloop/research-plan.md`
+    #[arg(long, conflicts_with_all = ["goal", "agent_cmd", "agent", "hooks", "no_hooks", "force", "remove"])]
+    research: bool,
     /// Overwrite an existing everloop.toml
     #[arg(long)]
     force: bool,
@@ -63,7 +68,11 @@ pub struct InitArgs {
 }
 
 pub fn init(args: &InitArgs, session: &mut VerbSession) -> Result<Code, Failure> {
-    if args.remove { remove::remove(args, session) } else { write(args, session) }
+    match args {
+        InitArgs { remove: true, .. } => remove::remove(args, session),
+        InitArgs { research: true, .. } => plan::write(args, session),
+        _ => write(args, session),
+    }
 }
 
 fn write(args: &InitArgs, session: &VerbSession) -> Result<Code, Failure> {

@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::research::chart::Chart;
-use everloop_core::research::idea::strategies;
 use everloop_core::research::report::{Report, next_steps};
 use everloop_core::research::row::{Row, header, short};
-use everloop_core::research::{Direction, KeepRule, MAX_LINES, MetricSpec, ResearchSpec};
+use everloop_core::research::{Direction, KeepRule, MetricSpec, ResearchSpec};
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::research::apply::{self as apply_service, ApplyRequest, ApplyShape};
 use everloop_engine::services::research::{self as service, RunAnswer};
-use everloop_engine::services::take::{TakeLoopRequest, take};
 use serde_json::json;
 
 use super::diff::painted;
 use super::message::send;
 use super::run::{self, RunArgs, RunSwitches};
 use super::{VerbSession, take as take_verb};
-use crate::config::Flags;
+use crate::config::{self, Flags};
 use crate::ui::text::clean;
 
 const HELP: &str = "Examples:
   everloop research \"make the parser faster\" --metric './bench.sh' --direction lower --agent claude -n 40
   everloop research \"a smaller binary\" --metric 'make && stat -c %s app' --direction lower --check 'make test' \\
     --scope 'src/**' --agent-cmd 'my-agent {prompt}'
+  everloop research --loop fast     # `[research.fast]` of everloop.toml
   everloop research show            # rows, champion and chart of the run in this folder
   everloop research diff 12         # the change of experiment 12, kept or not
   everloop research apply           # bring the champion to your branch
@@ -39,11 +39,13 @@ used up.";
 /// Improves a metric by experiments: one change at a time is committed, measured, and kept or
 /// discarded.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true)]
 pub struct ResearchArgs {
-    /// What is to be improved, in words
-    #[arg(required = true)]
+    /// What is to be improved, in words; without it, the run of everloop.toml is started
     goal: Option<String>,
+    /// Name of a `[research.NAME]` of everloop.toml, which flags change for this start
+    #[arg(long = "loop", value_name = "NAME", conflicts_with = "goal")]
+    name: Option<String>,
     #[command(flatten)]
     metric: MetricFlags,
     #[command(flatten)]
@@ -56,13 +58,13 @@ pub struct ResearchArgs {
 }
 
 /// The metric and the rules of a run.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 struct MetricFlags {
     /// Command that prints the metric: its last line that is a number, or `METRIC name=value` lines
-    #[arg(long, value_name = "CMD", required = true)]
+    #[arg(long, value_name = "CMD")]
     metric: Option<String>,
     /// Which values are better: lower or higher
-    #[arg(long, value_name = "WAY", required = true, value_parser = direction)]
+    #[arg(long, value_name = "WAY", value_parser = direction)]
     direction: Option<Direction>,
     /// The `METRIC` line that decides [default: the first one]
     #[arg(long, value_name = "NAME")]
@@ -85,9 +87,9 @@ struct MetricFlags {
     /// Files that experiments may change, as globs [default: all that nothing protects]
     #[arg(long, value_name = "GLOB")]
     scope: Vec<String>,
-    /// When a change is kept: race, single, sigma2 or exact
-    #[arg(long, value_name = "RULE", default_value = "race", value_parser = rule)]
-    rule: KeepRule,
+    /// When a change is kept: race, single, sigma2 or exact [default: race]
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    rule: Option<KeepRule>,
     /// Keep small gains whatever they cost in lines, and do not prefer shorter code
     #[arg(long)]
     no_simplicity: bool,
@@ -100,9 +102,9 @@ struct MetricFlags {
     /// Let no other measurement run on this machine at the same time
     #[arg(long)]
     exclusive: bool,
-    /// Lines that an experiment may add and remove
-    #[arg(long, value_name = "N", default_value_t = MAX_LINES)]
-    max_lines: u32,
+    /// Lines that an experiment may add and remove [default: 5000]
+    #[arg(long, value_name = "N")]
+    max_lines: Option<u32>,
     /// File of the results [default: in the state folder]
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -134,9 +136,15 @@ enum What {
     Apply {
         /// Loop id or name [default: the run in this folder]
         id: Option<String>,
-        /// Make this branch with the champion, and leave everything else as it is
+        /// Make this branch with it, and leave everything else as it is
         #[arg(long, value_name = "NAME")]
         branch: Option<String>,
+        /// As one commit instead of one for each kept experiment
+        #[arg(long)]
+        squash: bool,
+        /// Only these kept experiments; the checks run on what they make together
+        #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with = "squash")]
+        only: Vec<u32>,
     },
     /// End a run after its experiment; `everloop resume` continues it
     Stop {
@@ -175,7 +183,14 @@ pub fn research(args: ResearchArgs, session: &mut VerbSession) -> Result<Code, F
         Some(What::Show { id }) => show(session, id.as_deref()),
         Some(What::Best { id }) => best(session, id.as_deref()),
         Some(What::Diff { number, id }) => diff(session, number, id.as_deref()),
-        Some(What::Apply { id, branch }) => apply(session, id.as_deref(), branch),
+        Some(What::Apply { id, branch, squash, only }) => {
+            let shape = match (squash, only) {
+                (true, _) => ApplyShape::Squash,
+                (false, only) if only.is_empty() => ApplyShape::Line,
+                (false, only) => ApplyShape::Only(only),
+            };
+            apply(session, &ApplyRequest { word: id, branch, shape })
+        }
         Some(What::Stop { id }) => stop(session, id.as_deref()),
         Some(What::Report { id, output }) => report(session, id.as_deref(), &output),
         Some(What::Export { id }) => export(session, id.as_deref()),
@@ -183,59 +198,80 @@ pub fn research(args: ResearchArgs, session: &mut VerbSession) -> Result<Code, F
 }
 
 fn start(args: ResearchArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let ResearchArgs { goal, metric, flags, switches, .. } = args;
-    let goal =
-        goal.ok_or_else(|| Failure::usage("there is no goal").hint("everloop research \"GOAL\" --metric 'CMD'"))?;
-    let spec = metric.spec(session)?;
-    run::research(&RunArgs::of(goal, flags, switches), session, spec)
+    let ResearchArgs { goal, name, metric, flags, switches, .. } = args;
+    if let Some(goal) = goal {
+        let spec = metric.spec(session)?;
+        return run::research(&RunArgs::of(goal, flags, switches), session, spec);
+    }
+    let args = RunArgs::named(configured(session, name)?, flags, switches);
+    run::research_of_file(&args, session, &mut |spec| metric.clone().change(spec, session))
 }
 
-/// The file of the plan, if nothing else is configured.
-const PLAN: &str = ".everloop/research-plan.md";
+/// The name of the run in everloop.toml that is meant.
+fn configured(session: &VerbSession, name: Option<String>) -> Result<String, Failure> {
+    if let Some(name) = name {
+        return Ok(name);
+    }
+    let mut known = super::config::load(session)?.research_runs();
+    match known.len() {
+        1 => Ok(known.remove(0)),
+        0 => Err(Failure::usage("there is no goal, and no `[research.NAME]` in everloop.toml here or above")
+            .hint("everloop research \"GOAL\" --metric 'CMD' --direction lower --agent claude")),
+        _ => Err(Failure::usage("everloop.toml holds several research runs")
+            .hint(format!("name one: everloop research --loop {}", known.join(" | ")))),
+    }
+}
 
 impl MetricFlags {
+    /// A run that stands in no file.
     fn spec(self, session: &VerbSession) -> Result<ResearchSpec, Failure> {
         let missing =
             |flag: &str| Failure::usage(format!("a research run needs {flag}")).hint("everloop research --help");
-        let run = self.metric.ok_or_else(|| missing("--metric 'CMD'"))?;
+        let run = self.metric.clone().ok_or_else(|| missing("--metric 'CMD'"))?;
         let direction = self.direction.ok_or_else(|| missing("--direction lower or higher"))?;
+        let mut spec = ResearchSpec::new(MetricSpec::new(run, direction));
+        spec.metric.exclusive = spec.metric.is_disturbed();
+        if self.plan.is_none() {
+            let usual = config::plan(&session.dir.join(config::PLAN));
+            spec.plan = usual.map_err(Failure::usage)?.unwrap_or_default();
+        }
+        self.change(&mut spec, session)?;
+        Ok(spec)
+    }
+
+    /// Changes what was typed.
+    fn change(self, spec: &mut ResearchSpec, session: &VerbSession) -> Result<(), Failure> {
         for value in [self.goal_value, self.metric_min, self.metric_max].into_iter().flatten() {
             if !value.is_finite() {
                 return Err(Failure::usage(format!("`{value}` is no finite number")));
             }
         }
-        let mut metric = MetricSpec::new(run, direction);
+        let metric = &mut spec.metric;
+        let disturbed = self.metric.is_some() || self.metric_name.is_some();
+        metric.check.run = self.metric.unwrap_or_else(|| metric.check.run.clone());
+        metric.direction = self.direction.unwrap_or(metric.direction);
         metric.check.timeout = self.metric_timeout.unwrap_or(metric.check.timeout);
-        (metric.name, metric.json_path) = (self.metric_name, self.json_path);
-        (metric.min, metric.max) = (self.metric_min, self.metric_max);
-        metric.exclusive = self.exclusive || metric.is_disturbed();
+        metric.name = self.metric_name.or(metric.name.take());
+        metric.json_path = self.json_path.or(metric.json_path.take());
+        (metric.min, metric.max) = (self.metric_min.or(metric.min), self.metric_max.or(metric.max));
+        metric.exclusive |= self.exclusive || disturbed && metric.is_disturbed();
+        if !self.scope.is_empty() {
+            spec.scope = self.scope;
+        }
+        spec.goal_value = self.goal_value.or(spec.goal_value);
+        spec.rule = self.rule.unwrap_or(spec.rule);
+        spec.simplicity &= !self.no_simplicity;
+        spec.patience = self.patience.or(spec.patience);
+        spec.max_lines = self.max_lines.unwrap_or(spec.max_lines);
         let results = self.results.map(|path| session.dir.join(path).display().to_string());
-        Ok(ResearchSpec {
-            scope: self.scope,
-            goal_value: self.goal_value,
-            rule: self.rule,
-            simplicity: !self.no_simplicity,
-            patience: self.patience,
-            plan: plan(session, self.plan)?,
-            max_lines: self.max_lines,
-            results,
-            ..ResearchSpec::new(metric)
-        })
+        spec.results = results.or(spec.results.take());
+        if let Some(file) = self.plan {
+            let path = session.dir.join(file);
+            let none = || Failure::usage(format!("cannot read the plan `{}`: there is no such file", path.display()));
+            spec.plan = config::plan(&path).map_err(Failure::usage)?.ok_or_else(none)?;
+        }
+        Ok(())
     }
-}
-
-/// The strategies of the plan.
-fn plan(session: &VerbSession, file: Option<PathBuf>) -> Result<Vec<String>, Failure> {
-    let (path, wanted) = match file {
-        Some(file) => (session.dir.join(file), true),
-        None => (session.dir.join(PLAN), false),
-    };
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(_) if !wanted => return Ok(Vec::new()),
-        Err(e) => return Err(Failure::usage(format!("cannot read the plan `{}`", path.display())).because(&e)),
-    };
-    Ok(strategies(&text))
 }
 
 fn list(session: &mut VerbSession) -> Result<Code, Failure> {
@@ -331,15 +367,15 @@ fn diff(session: &mut VerbSession, number: u32, id: Option<&str>) -> Result<Code
     Ok(Code::Ok)
 }
 
-fn apply(session: &mut VerbSession, id: Option<&str>, branch: Option<String>) -> Result<Code, Failure> {
-    let run = service::show(session, id)?;
-    let (_, research) = run.parts()?;
-    if research.champion.number == 0 {
-        return Err(Failure::usage(format!("run `{}` has kept no experiment, so there is nothing to apply", run.id))
-            .hint(format!("everloop research show {}", run.id)));
-    }
-    let answer = take(session, &TakeLoopRequest { word: Some(run.id.to_string()), branch })?;
-    session.ui.said(&take_verb::words(&answer), &answer)?;
+fn apply(session: &mut VerbSession, request: &ApplyRequest) -> Result<Code, Failure> {
+    let answer = apply_service::apply(session, request)?;
+    let numbers: Vec<String> = answer.experiments.iter().map(u32::to_string).collect();
+    let checks = match answer.checks {
+        0 => String::new(),
+        n => format!("; {n} checks pass on it"),
+    };
+    let text = format!("{}\nit holds experiments {}{checks}", take_verb::words(&answer.work), numbers.join(", "));
+    session.ui.said(&text, &answer)?;
     Ok(Code::Ok)
 }
 

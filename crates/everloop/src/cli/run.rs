@@ -97,6 +97,11 @@ impl RunArgs {
         Self { goal: Some(goal), name: None, flags, mesh: false, remote: None, width: 1, switches }
     }
 
+    /// The run of a name in everloop.toml, with these settings over it.
+    pub(super) fn named(name: String, flags: Flags, switches: RunSwitches) -> Self {
+        Self { goal: None, name: Some(name), ..Self::of(String::new(), flags, switches) }
+    }
+
     /// What was typed besides the goal.
     fn words(&self) -> Vec<String> {
         let mut words = self.flags.words();
@@ -128,6 +133,22 @@ pub(super) fn research(args: &RunArgs, session: &VerbSession, spec: ResearchSpec
         wanted.checks.clear();
     }
     wanted.research = Some(spec);
+    start(args, session, wanted, file.as_ref())
+}
+
+/// Runs the experiments of a name in everloop.toml, as `change` changes them.
+pub(super) fn research_of_file(
+    args: &RunArgs,
+    session: &VerbSession,
+    change: &mut dyn FnMut(&mut ResearchSpec) -> Result<(), Failure>,
+) -> Result<Code, Failure> {
+    let (mut wanted, file) = create::resolve(args, session)?;
+    let name = wanted.name.clone();
+    let Some(spec) = &mut wanted.research else {
+        return Err(Failure::usage(format!("`{name}` of everloop.toml is a loop without a metric"))
+            .hint(format!("everloop run --loop {name}")));
+    };
+    change(spec)?;
     start(args, session, wanted, file.as_ref())
 }
 

@@ -4,7 +4,7 @@
 use toml::{Table, Value};
 
 /// Keys with commands.
-const RUNS: [&str; 5] = ["command", "run", "checks", "agent_cmd", "setup"];
+const RUNS: [&str; 6] = ["command", "run", "checks", "metric", "agent_cmd", "setup"];
 /// Keys with addresses, names of secrets, and what widens an agent's reach.
 const REACHES: [&str; 14] = [
     "url",
@@ -79,12 +79,15 @@ goal = "x"
 checks = ["make test"]
 [[loop.main.monitor]]
 command = "look"
+[research.fast]
+metric = "./bench"
 "#;
         let lines = commands(text);
         let expected = [
             "[loop.main] checks: make test",
             "[loop.main.monitor] command: look",
             "[notify] command: send it",
+            "[research.fast] metric: ./bench",
             "[mailbox] token_env: KEY",
             "[mailbox] url: https://example.org/x",
         ];
@@ -93,7 +96,10 @@ command = "look"
         let mut all = expected.map(str::to_owned);
         all.sort();
         assert_eq!(sorted, all);
-        assert!(lines[..3].iter().all(|line| line.contains("command:") || line.contains("checks:")), "{lines:?}");
+        assert!(
+            lines[..4].iter().all(|line| ["command:", "checks:", "metric:"].iter().any(|key| line.contains(key))),
+            "{lines:?}"
+        );
         assert_eq!(commands("not toml ["), Vec::<String>::new());
     }
 }

@@ -16,6 +16,7 @@ use super::guard::GuardKeys;
 use super::hook::{CHECK_TIMEOUT as HOOK_CHECK_TIMEOUT, MAX_SHRINK_PERCENT};
 use super::notify::NotifyKeys;
 use super::outbound::EVERY as MAILBOX_EVERY;
+use super::research::ResearchKeys;
 use super::resolve::CHECK_TIMEOUT;
 use super::settings::{LoopFlag, Takes, section};
 use super::value::{
@@ -43,6 +44,8 @@ pub struct ConfigFile {
     account: Option<BTreeMap<String, AccountKeys>>,
     /// Loops, by name.
     r#loop: Option<BTreeMap<String, LoopKeys>>,
+    /// Experiments on a metric, by name.
+    research: Option<BTreeMap<String, ResearchKeys>>,
     /// The supervisor on this machine.
     node: Option<NodeKeys>,
     /// The hub of a mesh.

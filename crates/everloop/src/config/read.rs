@@ -19,6 +19,7 @@ use super::keys::{
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
 use super::renamed;
+use super::research::ResearchKeys;
 use super::settings::{Section, meaning, names};
 use super::value::nearest;
 
@@ -52,6 +53,8 @@ pub struct Sections {
     pub hub: Layer,
     /// `[loop.NAME]`, with the place of the name.
     pub loops: BTreeMap<String, (Layer, Origin)>,
+    /// `[research.NAME]`: the keys of a loop, the keys of the metric, and the place of the name.
+    pub research: BTreeMap<String, (Layer, Layer, Origin)>,
     /// The section `[node]`.
     pub node: Layer,
     /// The section `[board]`.
@@ -181,6 +184,7 @@ impl Reader<'_> {
                         sections.loops.insert(name, (layer, self.origin(span)));
                     }
                 }
+                "research" if self.owner == FileOwner::Project => self.research_sections(value, &mut sections),
                 "hook" if self.owner == FileOwner::Project => {
                     self.whole::<HookKeys>(("hook", value), &mut sections.hook);
                 }
@@ -194,7 +198,7 @@ impl Reader<'_> {
                         sections.completions.insert(name, layer);
                     }
                 }
-                "loop" => {
+                "loop" | "research" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();
                     self.report(&key.span(), "a loop stands in the file of the user", Some(hint));
                 }
@@ -202,6 +206,32 @@ impl Reader<'_> {
             }
         }
         sections
+    }
+
+    /// The keys of a run are those of a loop and those of its metric; what is in neither is reported
+    /// where it is likelier to belong.
+    fn research_sections(&mut self, value: &Spanned<DeValue<'_>>, sections: &mut Sections) {
+        let own = names::<ResearchKeys>();
+        for (name, span, table) in self.named("research", value) {
+            let place = format!("research.{name}");
+            if sections.loops.contains_key(&name) {
+                let hint = "give one of them another name".to_owned();
+                self.report(&span, format!("`{name}` is the name of a loop, too"), Some(hint));
+            }
+            let is_own = |key: &str| {
+                let of_loops = names::<LoopKeys>().contains(&key) || names::<GuardKeys>().contains(&key);
+                own.contains(&key) || !of_loops && nearest(key, own.iter().copied()).is_some()
+            };
+            let (mut metric, mut rest) = (DeTable::new(), DeTable::new());
+            for (key, value) in table {
+                let part = if is_own(key.get_ref()) { &mut metric } else { &mut rest };
+                part.insert(key.clone(), value.clone());
+            }
+            let mut layer = Layer::default();
+            self.section::<ResearchKeys>(&Here::new(&place), &metric, &mut layer);
+            let of_loop = self.loop_section(&place, &rest);
+            sections.research.insert(name, (of_loop, layer, self.origin(span)));
+        }
     }
 
     /// `[isolation]` stands for the section of the same name in the defaults of loops.
@@ -226,6 +256,7 @@ impl Reader<'_> {
             "agent",
             "account",
             "loop",
+            "research",
             "node",
             "hub",
             "board",
@@ -248,7 +279,7 @@ impl Reader<'_> {
             Some(whole @ ("defaults" | "isolation" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

@@ -12,6 +12,7 @@ use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
 use everloop_core::test_evidence::Proof;
+use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
 use everloop_engine::diagnostic::{ConfigError, Diagnostic};
 use everloop_engine::services::create::{NewLoop, PlaceWish};
@@ -22,6 +23,7 @@ use super::isolation;
 use super::keys::{CheckKeys, LoopKeys, WorkspaceKey};
 use super::layer::{Layer, Origin};
 use super::naming;
+use super::research;
 use super::show::{self, Effective};
 use super::watch;
 use super::{Config, ResolveContext, check_line};
@@ -162,13 +164,15 @@ pub(super) struct Given<'a> {
     pub name: &'a str,
     pub dir: &'a Path,
     pub values: Layer,
+    /// The keys of its metric, for a research run.
+    pub research: Option<Layer>,
     pub place: &'a Origin,
     pub agents: &'a Config,
     pub moment: &'a ResolveContext,
 }
 
 pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
-    let Given { name, dir, mut values, place, agents, moment } = given;
+    let Given { name, dir, mut values, research, place, agents, moment } = given;
     let mut wrong = Vec::new();
     let choice = AgentChoices { name, values: &values, place, config: agents, moment };
     let chosen = agent::choose(&choice).unwrap_or_else(|mut found| {
@@ -183,16 +187,17 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     if goal.is_empty() {
         wrong.push(place.blame(format!("loop `{name}` has no goal")).hint("add `goal = \"…\"`"));
     }
-    let checks = checks(name, &keys, &values, place, &mut wrong);
-    let deadline = keys.deadline.as_ref().map_or(Ok(None), |d| d.time(&moment.zone));
-    let deadline = deadline.unwrap_or_else(|why| {
-        wrong.push(values.origin("deadline").blame(why));
+    let checks = checks(name, &keys, &values, &mut wrong);
+    if checks.is_empty() && research.is_none() {
+        let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));
+        wrong.push(diagnostic.hint("add `checks = [\"cargo test\"]`, or pass `--check 'cargo test'`"));
+    }
+    let measured = research.as_ref().map(|own| research::spec(name, dir, own, place));
+    let measured = measured.transpose().unwrap_or_else(|mut found| {
+        wrong.append(&mut found);
         None
     });
-    if deadline.is_some_and(|at| at <= moment.now) {
-        let diagnostic = values.origin("deadline").blame("the deadline is in the past");
-        wrong.push(diagnostic.hint("give a later one, or remove it"));
-    }
+    let deadline = deadline(&keys, &values, moment, &mut wrong);
     if let Some(text) = keys.commit_author.as_ref().filter(|text| CommitAuthor::parse(&text.0).is_none()) {
         let diagnostic = values.origin("commit_author").blame(format!("`{}` is no author of commits", text.0));
         wrong.push(diagnostic.hint("use `everloop`, `person` or `NAME <EMAIL>`"));
@@ -208,7 +213,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         deadline,
     };
     let mut warnings: Vec<String> = chosen.iter().flat_map(|agent| agent.warnings.clone()).collect();
-    let values_shown = show::effective(name, &values, &chosen);
+    let values_shown = show::effective(name, (&values, research.as_ref()), &chosen);
     let mut agents = chosen.into_iter().map(|agent| agent.spec);
     let agent = agents.next().expect("without an agent there is a diagnostic above");
     let others: Vec<AgentSpec> = agents.collect();
@@ -232,10 +237,23 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         guard,
         watch,
         isolation,
-        research: None,
+        research: measured,
         warnings,
         values: values_shown,
     })
+}
+
+fn deadline(keys: &LoopKeys, values: &Layer, moment: &ResolveContext, wrong: &mut Vec<Diagnostic>) -> Option<Time> {
+    let deadline = keys.deadline.as_ref().map_or(Ok(None), |d| d.time(&moment.zone));
+    let deadline = deadline.unwrap_or_else(|why| {
+        wrong.push(values.origin("deadline").blame(why));
+        None
+    });
+    if deadline.is_some_and(|at| at <= moment.now) {
+        let diagnostic = values.origin("deadline").blame("the deadline is in the past");
+        wrong.push(diagnostic.hint("give a later one, or remove it"));
+    }
+    deadline
 }
 
 /// Turns that cost nothing need neither gap nor caps; values that were set explicitly stay.
@@ -256,7 +274,7 @@ fn relax(values: &mut Layer, all_free: bool) {
     }
 }
 
-fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &mut Vec<Diagnostic>) -> Vec<CheckSpec> {
+fn checks(name: &str, keys: &LoopKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> Vec<CheckSpec> {
     let plain = keys.checks.iter().flat_map(|list| &list.0);
     let mut read = |text: &String| {
         check_line::read(text).unwrap_or_else(|why| {
@@ -287,10 +305,6 @@ fn checks(name: &str, keys: &LoopKeys, values: &Layer, place: &Origin, wrong: &m
         let proof = Proof { evidence, min_tests: check.min_tests.map(|count| count.0) };
         let parallel = check.parallel.is_some_and(|flag| flag.0);
         specs.push(CheckSpec { name, run, timeout, weight, pin: String::new(), proof, parallel });
-    }
-    if specs.is_empty() {
-        let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));
-        wrong.push(diagnostic.hint("add `checks = [\"cargo test\"]`, or pass `--check 'cargo test'`"));
     }
     specs
 }

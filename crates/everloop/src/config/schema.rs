@@ -9,7 +9,16 @@ use super::keys::ConfigFile;
 /// The JSON Schema; editors complete and check the file with it.
 pub fn schema() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
-    generator.into_root_schema_for::<ConfigFile>().to_value()
+    let mut schema = generator.into_root_schema_for::<ConfigFile>().to_value();
+    // A run takes the keys of a loop, too.
+    let mut run = schema["$defs"]["ResearchKeys"].clone();
+    let of_loops = schema["$defs"]["LoopKeys"]["properties"].clone();
+    if let (Some(own), Value::Object(more)) = (run["properties"].as_object_mut(), of_loops) {
+        own.extend(more);
+    }
+    schema["$defs"]["ResearchRun"] = run;
+    schema["properties"]["research"]["additionalProperties"] = serde_json::json!({ "$ref": "#/$defs/ResearchRun" });
+    schema
 }
 
 #[cfg(test)]
@@ -24,6 +33,7 @@ mod tests {
     };
     use super::super::notify::NotifyKeys;
     use super::super::overrides::variables;
+    use super::super::research::ResearchKeys;
     use super::super::resolve::PROTECTED;
     use super::super::settings::{Section, names};
     use super::*;
@@ -97,6 +107,9 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<LoopKeys>(schema, "[loop.NAME]` and `[defaults]");
         text += &section::<CheckKeys>(schema, "[[loop.NAME.check]]");
         text += &section::<MonitorKeys>(schema, "[[loop.NAME.monitor]]");
+        text += &section::<ResearchKeys>(schema, "[research.NAME]");
+        text += "\nAll keys of `[loop.NAME]` can stand beside them; `checks` are the guards and may be missing. ";
+        text += "`everloop research --loop NAME` runs it, and `everloop up` like any loop.\n";
         text += &section::<AgentKeys>(schema, "[agent.NAME]");
         text += &section::<AccountKeys>(schema, "[account.NAME]");
         text +=
@@ -133,6 +146,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("LoopKeys", names::<LoopKeys>()),
             ("CheckKeys", names::<CheckKeys>()),
             ("MonitorKeys", names::<MonitorKeys>()),
+            ("ResearchKeys", names::<ResearchKeys>()),
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),
@@ -154,6 +168,8 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         }
         assert_eq!(schema["$defs"]["CheckKeys"]["required"], serde_json::json!(["run"]));
         assert_eq!(schema["title"], "everloop.toml");
+        let run = &schema["$defs"]["ResearchRun"]["properties"];
+        assert!(run["metric"].is_object() && run["goal"].is_object(), "a run takes the keys of a loop, too");
     }
 
     #[test]

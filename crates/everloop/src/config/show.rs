@@ -7,12 +7,13 @@ use super::agent::Chosen;
 use super::guard::GuardKeys;
 use super::keys::{AccountKeys, AgentKeys, IsolationKeys, LoopKeys};
 use super::layer::Layer;
+use super::research::ResearchKeys;
 use super::settings::names;
 
 /// One value that is in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effective {
-    /// `loop.NAME`, `agent.NAME` or `account.NAME`.
+    /// `loop.NAME`, `research.NAME`, `agent.NAME` or `account.NAME`.
     pub section: String,
     /// The key in it.
     pub key: String,
@@ -23,13 +24,16 @@ pub struct Effective {
 }
 
 /// All values of a loop, of its agents and of their accounts, in the order of the reference.
-pub(super) fn effective(name: &str, values: &Layer, agents: &[Chosen]) -> Vec<Effective> {
+pub(super) fn effective(name: &str, (values, research): (&Layer, Option<&Layer>), agents: &[Chosen]) -> Vec<Effective> {
     let (own, guard, reach) = (names::<LoopKeys>(), names::<GuardKeys>(), names::<IsolationKeys>());
-    let mut rows = section(&format!("loop.{name}"), values, &|key| match key.split_once('.') {
+    let metric = names::<ResearchKeys>();
+    let place = if research.is_some() { format!("research.{name}") } else { format!("loop.{name}") };
+    let mut rows = research.map_or_else(Vec::new, |own| section(&place, own, &|key| (position(&metric, key), 0)));
+    rows.extend(section(&place, values, &|key| match key.split_once('.') {
         Some(("guard", inner)) => (usize::MAX - 1, position(&guard, inner)),
         Some((_, inner)) => (usize::MAX, position(&reach, inner)),
         None => (position(&own, key), 0),
-    });
+    }));
     let named = agents.iter().filter_map(|a| Some((format!("agent.{}", a.spec.name), a.layer.as_ref()?)));
     let accounts = agents.iter().filter_map(|a| Some((format!("account.{}", a.spec.account), a.account.as_ref()?)));
     for (name, values) in named.chain(accounts) {

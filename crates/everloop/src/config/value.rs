@@ -14,6 +14,7 @@ use everloop_agents::agent::limits::TEXT_DIALECTS;
 use everloop_core::isolation::{IsolationMode, NetworkAccess};
 use everloop_core::outbound::tickets::{QuietHours, Severity};
 use everloop_core::prices::Prices;
+use everloop_core::research::{Direction, KeepRule};
 use everloop_core::spec::{self, AgentKind, TextLimit};
 use everloop_core::stream::LimitClass;
 use everloop_core::time::{Time, human, parse_duration};
@@ -115,6 +116,18 @@ pub struct PermissionKey(pub spec::Permission);
 /// By which means commands are isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsolationModeKey(pub IsolationMode);
+
+/// Any finite number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Number(pub f64);
+
+/// Which values of a metric are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectionKey(pub Direction);
+
+/// When a change is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepRuleKey(pub KeepRule);
 
 /// What a command may connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -473,6 +486,19 @@ kind!(PermissionKey, { "anyOf": [{ "const": "edits" }, { "const": "full" }] }, |
 
 kind!(IsolationModeKey, { "enum": ["auto", "landlock", "bubblewrap", "container", "none"] }, |value| {
     pick(value, &IsolationMode::ALL.map(|mode| (mode.label(), IsolationModeKey(mode))))
+});
+
+kind!(Number, { "type": "number" }, |value| {
+    let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64)).filter(|n| n.is_finite());
+    number.map(Number).ok_or_else(|| unfit("a number", value))
+});
+
+kind!(DirectionKey, { "anyOf": [{ "const": "lower" }, { "const": "higher" }] }, |value| {
+    pick(value, &[Direction::Lower, Direction::Higher].map(|way| (way.label(), DirectionKey(way))))
+});
+
+kind!(KeepRuleKey, { "enum": ["race", "single", "sigma2", "exact"] }, |value| {
+    pick(value, &KeepRule::ALL.map(|rule| (rule.label(), KeepRuleKey(rule))))
 });
 
 kind!(NetworkKey, { "enum": ["open", "loopback", "none"] }, |value| {

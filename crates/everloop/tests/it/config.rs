@@ -87,3 +87,75 @@ fn agents_and_accounts_are_checked_and_shown_with_their_origin() {
     let bad = env.run(&["config", "check"]).exits(7).stderr;
     assert!(bad.contains("unknown key `permision`") && bad.contains("did you mean `permission`?"), "{bad}");
 }
+
+const RESEARCH: &str = "[research.sum]\ngoal = \"a smaller sum\"\nagent_cmd = \"sed -i 1d numbers\"\n\
+metric = \"sh metric.sh\"\ndirection = \"lower\"\nmax_turns = 2\npatience = 7\nguard = { min_gap = \"0\" }\n";
+
+/// A project with the metric of `RESEARCH`: the sum of the lines of a file.
+fn with_research(toml: &str) -> Env {
+    let env = Env::new().git();
+    env.write("numbers", "50\n30\n20\n");
+    env.write("metric.sh", "awk '{ s += $1 } END { print s + 0 }' numbers\n");
+    env.write("everloop.toml", toml);
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-qm", "numbers"]);
+    env
+}
+
+#[test]
+fn a_research_run_of_the_file_has_origins_and_its_mistakes_have_places() {
+    let env = with_research(RESEARCH);
+    env.run(&["config", "check"]).ok();
+    let shown = env.run(&["config", "show", "--origin"]).ok().stdout;
+    assert!(shown.contains("[research.sum]") && !shown.contains("[loop.sum]"), "{shown}");
+    for (key, origin) in [
+        ("direction = \"lower\"", "everloop.toml:5"),
+        ("patience = 7", "everloop.toml:7"),
+        ("rule = \"race\"", "built-in"),
+    ] {
+        assert!(shown.lines().any(|l| l.starts_with(key) && l.ends_with(&format!("# {origin}"))), "{key}: {shown}");
+    }
+    for (wrong, instead, place, words) in [
+        ("direction", "direcion", "everloop.toml:5", "did you mean `direction`?"),
+        ("\"lower\"", "\"down\"", "everloop.toml:5", "`\"lower\"`, `\"higher\"`"),
+        ("patience = 7", "goal_value = \"x\"", "everloop.toml:7", "expected a number"),
+        ("metric = \"sh metric.sh\"\n", "", "everloop.toml:1", "has no `metric`"),
+        ("patience = 7", "plan = \"nowhere.md\"", "everloop.toml:7", "there is no plan"),
+        (
+            "[research.sum]",
+            "[loop.sum]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n[research.sum]",
+            "everloop.toml:5",
+            "the name of a loop, too",
+        ),
+    ] {
+        env.write("everloop.toml", &RESEARCH.replace(wrong, instead));
+        let said = env.run(&["config", "check"]).exits(7).stderr;
+        assert!(said.contains(place) && said.contains(words), "{instead}: {said}");
+    }
+}
+
+#[test]
+fn a_research_run_of_the_file_is_started_by_name_and_flags_change_it() {
+    let env = with_research(RESEARCH);
+    let out = env.run(&["research", "-n", "1"]).exits(3);
+    assert!(out.stdout.contains("Baseline: 100 -> Final: 50"), "{}", out.stdout);
+    assert_eq!(env.the_loop()["spec"]["research"]["patience"], 7);
+    let none = env.run(&["research", "--loop", "smu"]).exits(2).stderr;
+    assert!(none.contains("there is no loop `smu`") && none.contains("did you mean `sum`?"), "{none}");
+    let other = with_research(RESEARCH);
+    let out = other.run(&["research", "--loop", "sum", "--goal-value", "50"]).ok();
+    assert!(out.stdout.contains("(1/2 iterations)"), "{}", out.stdout);
+    let empty = Env::new().git();
+    let said = empty.run(&["research"]).exits(2).stderr;
+    assert!(said.contains("there is no goal") && said.contains("--metric"), "{said}");
+}
+
+#[test]
+fn up_runs_a_research_run_of_a_trusted_file() {
+    let env = with_research(RESEARCH);
+    let said = env.run(&["trust"]).ok();
+    assert!(said.stdout.contains("sh metric.sh"), "what it would run is shown: {}", said.stdout);
+    let up = env.spawn(&["up", "--listen", "off"]);
+    env.wait_for("the run is over", || env.run(&["research", "list"]).stdout.contains("2 experiments, 100 -> 20"));
+    drop(up);
+}

@@ -38,3 +38,53 @@ fn kept_without_network() -> std::thread::JoinHandle<()> {
         }
     })
 }
+
+#[test]
+fn long_the_demo_of_research_shows_each_outcome_and_ends_with_a_champion() {
+    let env = Env::new();
+    let other = thread_of_a_demo_that_is_not_kept();
+    let out = env.run(&["demo", "research", "--keep", "kept"]).ok();
+    for seen in [
+        "better in every look of the race",
+        "worse at the first look",
+        "the same experiment goes on with a turn that mends it",
+        "measured again, the luck was gone",
+        "it edited the script that measures: refused",
+        "killed with SIGKILL",
+        "still at work",
+        "The same as a page: ",
+    ] {
+        assert!(out.stderr.contains(seen), "`{seen}` is missing:\n{}", out.stderr);
+    }
+    assert!(out.stdout.contains("=== Autoresearch Complete (6/9 iterations) ==="), "{}", out.stdout);
+    assert!(out.stdout.contains("   6 keep ") && out.stdout.contains("● kept 3"), "rows and chart: {}", out.stdout);
+    // What the comments claim is in the records.
+    let shown = env.run(&["--state-dir", "kept/state", "-C", "kept/project", "research", "show", "--json"]).ok().json();
+    let rows = shown["rows"].as_array().expect("rows");
+    let statuses: Vec<&str> = rows.iter().filter_map(|row| row["status"].as_str()).collect();
+    assert_eq!(statuses, ["baseline", "keep", "discard", "keep", "discard", "refused", "keep"], "{}", out.stderr);
+    let value = |n: usize| rows[n]["value"].as_f64().expect("it was measured");
+    let samples = |n: usize| -> Vec<f64> {
+        rows[n]["samples"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect()
+    };
+    assert_eq!((rows[3]["fixes"].as_u64(), rows[5]["value"].as_f64()), (Some(1), None));
+    assert_eq!(samples(2).len(), 1, "what is worse is measured once");
+    assert!(samples(4)[0] < value(3) && samples(4).len() > 1, "a lucky look: {:?} beside {}", samples(4), value(3));
+    assert!(value(0) > value(1) && value(1) > value(3) && value(3) > value(6), "{rows:?}");
+    let page = env.read("kept/report.html");
+    assert!(page.contains("<svg") && page.contains("geometric mean"), "{page}");
+    other.join().expect("it ends well, too");
+}
+
+/// The demo of research without `--keep`: nothing stays but the page that it names.
+fn thread_of_a_demo_that_is_not_kept() -> std::thread::JoinHandle<()> {
+    std::thread::spawn(|| {
+        let env = Env::new();
+        let out = env.run(&["demo", "research"]).ok();
+        let left: Vec<_> =
+            std::fs::read_dir(env.project().join("../tmp")).unwrap().map(|e| e.unwrap().path()).collect();
+        let [page] = left.as_slice() else { panic!("it cleans up: {left:?}") };
+        assert!(out.stderr.contains(page.file_name().unwrap().to_str().unwrap()), "{}", out.stderr);
+        assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+    })
+}

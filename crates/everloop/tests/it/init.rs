@@ -42,3 +42,18 @@ fn the_first_run_after_init_lands_beside_a_changed_instruction_file() {
     assert_eq!(env.git_run(&["ls-tree", "--name-only", "main"]), "CLAUDE.md\nMakefile\nREADME\ndone\n");
     assert!(env.git_run(&["status", "--porcelain"]).contains("M CLAUDE.md"), "the change is still there");
 }
+
+#[test]
+fn a_plan_for_research_is_written_once_and_never_again() {
+    let env = Env::new().git();
+    let printed = env.run(&["init", "--research", "--print"]).ok().stdout;
+    assert!(printed.contains("- ") && !env.project().join(".everloop/research-plan.md").exists(), "{printed}");
+    let said = env.run(&["init", "--research"]).ok().stdout;
+    assert!(said.contains("wrote ") && said.contains("next: everloop research"), "{said}");
+    assert!(!env.project().join("everloop.toml").exists(), "nothing else is written");
+    assert!(env.read(".everloop/research-plan.md").lines().filter(|line| line.starts_with("- ")).count() > 2);
+    env.write(".everloop/research-plan.md", "- mine\n");
+    let again = env.run(&["init", "--research"]).exits(1).stderr;
+    assert!(again.contains("exists already") && again.contains("it is yours"), "{again}");
+    assert_eq!(env.read(".everloop/research-plan.md"), "- mine\n");
+}

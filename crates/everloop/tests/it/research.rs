@@ -219,17 +219,37 @@ fn a_metric_without_a_number_stops_the_run_at_the_second_time() {
     let out = research(&env, &["-n", "9"]).exits(1);
     assert!(out.stderr.contains("the metric gave no value 2 times in a row"), "{}", out.stderr);
     assert_eq!(statuses(&env), ["baseline", "metric_error", "metric_error"]);
+    let tickets = env.run(&["ticket", "show", "1"]).exits(4).stdout;
+    assert!(tickets.contains("the metric gave no value 2 times in a row") && tickets.contains("mend it"), "{tickets}");
+}
+
+/// Processes that are `sleep` with this argument.
+fn sleepers(mark: &str) -> usize {
+    let line = format!("sleep\0{mark}\0").into_bytes();
+    let entries = fs::read_dir("/proc").expect("tests run on Linux").flatten();
+    entries.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line)).count()
 }
 
 #[test]
 fn a_metric_that_hangs_is_killed_with_all_it_started() {
     let hang = "echo 'EXPERIMENT: hang'; echo hang > numbers";
     let env = project(&[hang, IDEAS[0]]);
-    let metric =
-        "if grep -q hang numbers; then setsid sleep 1000 & wait; fi; awk '{ s += $1 } END { print s }' numbers\n";
-    env.write("metric.sh", metric);
+    // Grandchildren in sessions of their own, one of which ignores the polite signal.
+    let mark = format!("86399.{}", std::process::id());
+    let metric = format!(
+        "if grep -q hang numbers; then\n(setsid sh -c 'trap \"\" TERM; cd /; sleep {mark}; :' &)\n\
+         (setsid sleep {mark} >/dev/null 2>&1 </dev/null &)\nsleep {mark}\nfi\n\
+         awk '{{ s += $1 }} END {{ print s }}' numbers\n"
+    );
+    env.write("metric.sh", &metric);
     env.git_run(&["commit", "-qam", "a metric that may hang"]);
-    research(&env, &["-n", "2"]).exits(3);
+    let agent = agent(&env);
+    let words =
+        ["research", "a smaller sum", "--metric", "sh metric.sh", "--direction", "lower", "--agent-cmd", &agent];
+    let run = env.spawn(&[&words[..], &["--min-gap", "0", "-n", "2"]].concat());
+    env.wait_for("three of them sleep", || sleepers(&mark) == 3);
+    run.wait().exits(3);
+    env.wait_for("nothing lives on", || sleepers(&mark) == 0);
     assert_eq!(statuses(&env), ["baseline", "timeout", "keep"]);
     env.wait_for("nothing lives on", || processes_of(&env.state()).is_empty());
 }
@@ -267,6 +287,183 @@ fn the_report_is_one_page_with_plan_and_diffs() {
         assert!(page.contains(words), "{words} is not in the page");
     }
     assert!(page.len() < 300_000 && !page.contains("<script") && !page.contains("<link") && !page.contains("src="));
+}
+
+/// Keeps in files of their own: the first number, a second file, a change of what the second one made.
+fn project_with_three_keeps() -> Env {
+    let env = project(&[
+        "echo 'EXPERIMENT: a smaller first number'; sed -i 's/^50$/40/' numbers",
+        "echo 'EXPERIMENT: a larger number'; echo 9 >> numbers",
+        "echo 'EXPERIMENT: a discount'; echo -10 > discount",
+        "echo 'EXPERIMENT: a larger discount'; echo -15 > discount",
+    ]);
+    env.write("metric.sh", "touch discount; cat numbers discount | awk '{ s += $1 } END { print s }'\n");
+    env.git_run(&["commit", "-qam", "a metric with a discount"]);
+    research(&env, &["-n", "4", "--check", "! grep -q 13 numbers"]).exits(3);
+    assert_eq!(statuses(&env), ["baseline", "keep", "discard", "keep", "keep"]);
+    env
+}
+
+fn commits(env: &Env) -> Vec<String> {
+    env.git_run(&["log", "--reverse", "--format=%s"]).lines().skip(3).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_champion_is_applied_as_its_line_or_as_one_commit() {
+    let env = project_with_three_keeps();
+    env.write("numbers", "mine\n");
+    let refused = env.run(&["research", "apply"]).exits(1).stderr;
+    assert!(refused.contains("uncommitted changes of yours") && refused.contains("git -C "), "{refused}");
+    assert_eq!(env.read("numbers"), "mine\n");
+    env.git_run(&["checkout", "-q", "numbers"]);
+    env.run(&["research", "apply", "--branch", "idea"]).ok();
+    assert_eq!(env.git_run(&["rev-list", "--count", "main..idea"]).trim(), "3");
+    let said = env.run(&["research", "apply", "--squash"]).ok().stdout;
+    assert!(said.contains("it holds experiments 1, 3, 4"), "{said}");
+    assert_eq!((env.read("numbers"), env.read("discount")), ("40\n30\n20\n".to_owned(), "-15\n".to_owned()));
+    let log = env.git_run(&["log", "-1", "--format=%B"]);
+    assert_eq!(commits(&env).len(), 1, "one commit");
+    assert!(log.contains("a smaller sum") && log.contains("100 -> 75") && log.contains("- 3: a discount"), "{log}");
+    assert_eq!(env.git_run(&["status", "--porcelain"]), "");
+    let again = env.run(&["research", "apply", "--squash"]).ok().stdout;
+    assert!(again.contains("is in main already"), "{again}");
+}
+
+#[test]
+fn chosen_keeps_are_applied_alone_once_the_checks_pass_on_them() {
+    let env = project_with_three_keeps();
+    let said = env.run(&["research", "apply", "--only", "2"]).exits(2).stderr;
+    assert!(said.contains("experiment 2") && said.contains("was not kept (discard)"), "{said}");
+    assert!(said.contains("1, 3, 4"), "{said}");
+    let said = env.run(&["research", "apply", "--only", "4"]).exits(1).stderr;
+    assert!(
+        said.contains("experiment 4 builds on a change that is left out") && said.contains("--only 1,3,4"),
+        "{said}"
+    );
+    assert_eq!(env.git_run(&["status", "--porcelain"]), "", "nothing moved");
+    let said = env.run(&["research", "apply", "--only", "4,3"]).ok().stdout;
+    assert!(said.contains("it holds experiments 3, 4") && said.contains("1 checks pass on it"), "{said}");
+    assert_eq!((env.read("numbers"), env.read("discount")), ("50\n30\n20\n".to_owned(), "-15\n".to_owned()));
+    assert_eq!(commits(&env).len(), 2, "one commit for each");
+    let none = project(&[IDEAS[1]]);
+    research(&none, &["-n", "1"]).exits(3);
+    let said = none.run(&["research", "apply"]).exits(2).stderr;
+    assert!(said.contains("has kept no experiment"), "{said}");
+}
+
+#[test]
+fn chosen_keeps_on_which_a_check_breaks_are_refused() {
+    let env = project(&[
+        "echo 'EXPERIMENT: a helper'; echo 'x() { echo 10; }' > lib.sh; sed -i 's/^50$/49/' numbers",
+        "echo 'EXPERIMENT: use it'; echo '. ./lib.sh' > app.sh; echo x >> app.sh; sed -i 's/^20$/10/' numbers",
+    ]);
+    research(&env, &["-n", "2", "--check", "test ! -f app.sh || sh app.sh"]).exits(3);
+    assert_eq!(statuses(&env), ["baseline", "keep", "keep"]);
+    let before = env.git_run(&["rev-parse", "HEAD"]);
+    let said = env.run(&["research", "apply", "--only", "2"]).exits(1).stderr;
+    assert!(said.contains("these experiments alone do not pass") && said.contains("everloop research apply"), "{said}");
+    assert_eq!(env.git_run(&["rev-parse", "HEAD"]), before);
+    env.run(&["research", "apply"]).ok();
+    assert_eq!(env.read("app.sh"), ". ./lib.sh\nx\n");
+}
+
+#[test]
+fn long_each_rung_is_seen_and_nothing_stops_by_itself() {
+    // Experiments 1 and 2 are kept, nothing after them is; the description is what the prompt asks for.
+    let asked = "sed -n '/^# What this experiment is about/,/^# /p' \"$P\" | sed -n 3p | cut -c1-80";
+    let ideas: Vec<String> = (1..=30_u32)
+        .map(|n| {
+            let number = if n <= 2 { 50 - n } else { 200 + n };
+            format!("echo \"EXPERIMENT: {n} $({asked})\"; sed -i '1s/.*/{number}/' numbers")
+        })
+        .collect();
+    let ideas: Vec<&str> = ideas.iter().map(String::as_str).collect();
+    let env = project(&ideas);
+    let script = env.project().join("../outside/agent");
+    let text = fs::read_to_string(&script).expect("it was made").replace("sh \"$(dirname", "P=$1 sh \"$(dirname");
+    fs::write(&script, text).expect("the folder is the test's");
+    env.write(".everloop/research-plan.md", "- a strategy of the plan\n");
+    env.git_run(&["add", "-A"]);
+    env.git_run(&["commit", "-qm", "a plan"]);
+    let plan = env.read(".everloop/research-plan.md");
+    let out = research(&env, &["-n", "30"]).exits(3);
+    let rows = rows(&env);
+    let (first, about) = (rows[1]["commit"].clone(), |n: usize| rows[n]["description"].as_str().unwrap_or_default());
+    assert!(about(8).contains("Several experiments in a row"), "refine: {}", about(8));
+    assert!(about(18).contains("You start from an older keep"), "{}", about(18));
+    assert_ne!(rows[18]["base"], rows[2]["commit"], "it begins from an older keep");
+    assert!(rows[18]["base"] == first || rows[18]["base"] == rows[0]["commit"], "{:?}", rows[18]);
+    assert!(about(28).contains("Describe two opposite changes"), "{}", about(28));
+    assert_eq!(rows[28]["base"], rows[2]["commit"], "the next rung begins from the champion");
+    for said in [
+        "5 experiments in a row were not kept: the code and all results are read again",
+        "10 experiments in a row were not kept: the next strategy of the plan is due",
+        "15 experiments in a row were not kept: the next experiments begin from an older keep",
+        "25 experiments in a row were not kept: two opposite changes are described",
+    ] {
+        assert!(out.stderr.contains(said), "`{said}` is missing:\n{}", out.stderr);
+    }
+    let why = env.run(&["why"]).ok().stdout;
+    assert!(
+        why.contains("28 experiments in a row were not kept; from experiment 28 on: two opposite changes"),
+        "{why}"
+    );
+    assert!(why.contains("[research.dual-forcing]"), "{why}");
+    let tickets = env.run(&["ticket", "show", "1"]).exits(4).stdout;
+    assert!(
+        tickets.contains("25 experiments in a row were not kept") && tickets.contains("the run goes on"),
+        "{tickets}"
+    );
+    assert_eq!(env.read(".everloop/research-plan.md"), plan, "the plan is never rewritten");
+}
+
+#[test]
+fn ideas_that_failed_more_than_once_are_named_in_the_prompt() {
+    let named = "sed -n '/^# Tried more than once/,/^# Rules/p' \"$P\" | grep -c 'larger numbers (experiments 1, 2)'";
+    let env = project(&[
+        "echo 'EXPERIMENT: add a larger number'; echo 60 >> numbers",
+        "echo 'EXPERIMENT: add larger numbers'; echo 70 >> numbers",
+        &format!("echo \"EXPERIMENT: named $({named})\"; sed -i 1d numbers"),
+    ]);
+    let script = env.project().join("../outside/agent");
+    let text = fs::read_to_string(&script).expect("it was made").replace("sh \"$(dirname", "P=$1 sh \"$(dirname");
+    fs::write(&script, text).expect("the folder is the test's");
+    research(&env, &["-n", "3"]).exits(3);
+    assert_eq!(statuses(&env), ["baseline", "discard", "discard", "keep"], "the same words are measured again");
+    assert_eq!(rows(&env)[3]["description"], "named 1");
+}
+
+#[test]
+fn a_mailbox_gets_the_state_every_five_experiments_and_its_failure_disturbs_nothing() {
+    let ideas: Vec<String> = (1..=6).map(|n| format!("echo 'EXPERIMENT: {n}'; echo {} >> numbers", 100 + n)).collect();
+    let ideas: Vec<&str> = ideas.iter().map(String::as_str).collect();
+    for command in ["cat >> ../tmp/heard.jsonl", "exit 1"] {
+        let env = project(&ideas);
+        let tmp = env.project().join("../tmp").canonicalize().expect("it was made");
+        let toml =
+            format!("[mailbox]\ncommand = [\"sh\", \"-c\", \"{command}\"]\nwritable = [\"{}\"]\n", tmp.display());
+        env.write("everloop.toml", &toml);
+        env.git_run(&["add", "-A"]);
+        env.git_run(&["commit", "-qm", "a mailbox"]);
+        research(&env, &["-n", "6"]).exits(3);
+        let task = rows(&env)[5]["task"].as_str().expect("a task").to_owned();
+        let line = "experiment 5: best 100 (baseline 100, 0.0 % better), 0 kept, 5 since the last keep";
+        env.wait_for_words(&["message", "inbox", &task], &[line]);
+        if command != "exit 1" {
+            let heard = fs::read_to_string(tmp.join("heard.jsonl")).expect("it was sent");
+            let first: Value = serde_json::from_str(heard.lines().next().expect("a line")).expect("JSON");
+            assert_eq!((&first["kind"], &first["research"]["baseline"]), (&"status".into(), &100.0.into()), "{first}");
+            assert!(first["research"]["experiments"].as_u64().is_some_and(|n| n >= 5), "{first}");
+        }
+    }
+}
+
+#[test]
+fn patience_ends_a_run_without_a_keep() {
+    let env = project(&[IDEAS[0], "echo 60 >> numbers", "echo 61 >> numbers", "echo 62 >> numbers"]);
+    let out = research(&env, &["-n", "9", "--patience", "2"]).exits(3);
+    assert_eq!(statuses(&env), ["baseline", "keep", "discard", "discard"], "{}", out.stderr);
+    assert!(env.run(&["why"]).ok().stdout.contains("patience"));
 }
 
 /// The rows without what a clock or a fence changes.

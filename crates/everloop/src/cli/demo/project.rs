@@ -1,4 +1,4 @@
-//! The demo's repository: five checks, none of which passes.
+//! The demos' repositories: five checks, none of which passes; a metric.
 
 use std::fs;
 use std::path::Path;
@@ -8,6 +8,15 @@ use everloop_engine::error::Failure;
 
 pub const CHECKS: [&str; 5] =
     ["sh tests/greet.sh", "sh tests/add.sh", "sh tests/count.sh", "grep -q Usage README.md", "! grep -rn TODO src"];
+
+/// Files of a repository, with its first commit's message.
+pub struct Content {
+    pub message: &'static str,
+    pub files: &'static [(&'static str, &'static str)],
+}
+
+/// A tool with checks.
+pub const TOOL: Content = Content { message: "an empty tool and its tests", files: &FILES };
 
 const FILES: [(&str, &str); 6] = [
     ("README.md", "# tool\n\nTo be written.\n"),
@@ -19,8 +28,8 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// Creates the repository with one commit.
-pub fn make(dir: &Path) -> Result<(), Failure> {
-    for (name, text) in FILES {
+pub fn make(dir: &Path, content: &Content) -> Result<(), Failure> {
+    for (name, text) in content.files {
         let path = dir.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -29,7 +38,7 @@ pub fn make(dir: &Path) -> Result<(), Failure> {
     }
     git(dir, &["init", "--quiet", "--initial-branch=main"])?;
     git(dir, &["add", "--all"])?;
-    git(dir, &["commit", "--quiet", "--message", "an empty tool and its tests"])
+    git(dir, &["commit", "--quiet", "--message", content.message])
 }
 
 fn git(dir: &Path, args: &[&str]) -> Result<(), Failure> {
