@@ -81,10 +81,11 @@ fn thread_of_a_demo_that_is_not_kept() -> std::thread::JoinHandle<()> {
     std::thread::spawn(|| {
         let env = Env::new();
         let out = env.run(&["demo", "research"]).ok();
-        let left: Vec<_> =
-            std::fs::read_dir(env.project().join("../tmp")).unwrap().map(|e| e.unwrap().path()).collect();
+        let folder = std::fs::read_dir(env.project().join("../tmp")).expect("the folder is the test's");
+        let left: Vec<_> = folder.map(|entry| entry.expect("it can be read").path()).collect();
         let [page] = left.as_slice() else { panic!("it cleans up: {left:?}") };
-        assert!(out.stderr.contains(page.file_name().unwrap().to_str().unwrap()), "{}", out.stderr);
-        assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+        let name = page.file_name().expect("it was listed").to_string_lossy();
+        assert!(out.stderr.contains(&*name), "{}", out.stderr);
+        assert!(std::fs::read_to_string(page).expect("it was written").contains("<svg"));
     })
 }
