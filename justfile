@@ -60,3 +60,10 @@ bench *args:
 bench-hub *args:
     cargo build --release -p everloop-testkit --bin everloop-bench
     exe="${CARGO_TARGET_DIR:-target}/release/everloop-bench"; "$exe" --everloop "$exe" --only hub {{ args }}
+
+# Research runs: false keeps, own cost, and convergence beside openevolve and gepa, which it installs; minutes to hours
+bench-research *args:
+    cargo build --release -p everloop
+    cargo build --release -p everloop-testkit --bin everloop-bench
+    dir=$(crates/testkit/research-peers.sh | sed -n 's/^dir //p'); EVERLOOP_RESEARCH_PEERS="$dir" \
+        "${CARGO_TARGET_DIR:-target}/release/everloop-bench" --only noise,research,convergence {{ args }}

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use everloop_core::event::{Exit, StopCause};
 use everloop_core::isolation::Isolation;
+use everloop_core::planted::{self, Bug};
 use everloop_core::research::sample::{Measured, Sample, crash_kind};
 use everloop_core::research::{MetricSpec, metric};
 use everloop_core::scoreboard::{self, CheckResult, CheckRun, Scoreboard, Verdict};
@@ -44,6 +45,9 @@ const BESIDE: usize = 8;
 
 /// Exit codes of a shell that did not find the program or could not run it.
 const CANNOT_START: [i32; 2] = [126, 127];
+
+/// Runs of a command whose shims vanish: one may be an accident, three are the command's doing.
+const VANISHED_RUNS: usize = 3;
 
 /// A check could not be run for a reason that is not about the check itself.
 #[derive(Debug, thiserror::Error)]
@@ -210,7 +214,7 @@ impl Checker {
             return Ok(Attempt { run, output: String::new(), took: Duration::ZERO, reading });
         }
         let failed = |source| CheckError::Job { name: check.name.clone(), source };
-        let ended = self.execute(check, cwd, dir).await.map_err(failed)?;
+        let ended = self.finish(check, cwd, dir).await.map_err(failed)?;
         let output = job::both_ends(dir, Stream::Out, READ_BYTES).map_err(failed)?;
         let (run, took) = match ended {
             JobEnd::Gone => (CheckRun::Broken("the process vanished".to_owned()), Duration::ZERO),
@@ -248,7 +252,7 @@ impl Checker {
             return Ok(unreadable(why, 0));
         }
         let (dir, failed) = (self.jobs.join("metric"), |source| CheckError::Job { name: check.name.clone(), source });
-        let ended = self.execute(check, cwd, &dir).await.map_err(failed)?;
+        let ended = self.finish(check, cwd, &dir).await.map_err(failed)?;
         let output = job::both_ends(&dir, Stream::Out, READ_BYTES).map_err(failed)?;
         let limit_ms = u64::try_from(check.timeout.as_millis()).unwrap_or(u64::MAX);
         let exit = match ended {
@@ -277,6 +281,19 @@ impl Checker {
             }
         };
         Ok(Sample { result, millis })
+    }
+
+    /// Runs a command until a run has an end. A run without one says nothing about the command: its
+    /// shim was killed. A command that kills its own shim does so every time.
+    async fn finish(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<JobEnd, job::JobError> {
+        let runs = if planted::is(Bug::VanishedRunsCount) { 1 } else { VANISHED_RUNS };
+        for _ in 1..runs {
+            match self.execute(check, cwd, dir).await? {
+                JobEnd::Gone => job::clear(dir)?,
+                ended @ (JobEnd::Overdue | JobEnd::Exited(_)) => return Ok(ended),
+            }
+        }
+        self.execute(check, cwd, dir).await
     }
 
     async fn execute(&self, check: &CheckSpec, cwd: &Path, dir: &Path) -> Result<JobEnd, job::JobError> {

@@ -23,9 +23,11 @@
 //! - [`merge`]: joining two lines; [`land`]: onto the target, once; [`take`]: to the person, at a
 //!   person's word
 //! - [`forget`]: what a loop leaves in the person's repository, and its removal
+//! - [`replay`]: the change of an experiment on another commit
 //! - [`remote`]: a repository that many nodes share
 //! - [`in_place`]: without git; [`files`]: small operations on files
 
+mod changed;
 mod checkouts;
 mod clone;
 mod diff;
@@ -46,6 +48,7 @@ mod pick;
 mod project_folder;
 mod refs;
 mod remote;
+mod replay;
 mod rules;
 mod snapshot;
 mod survey;
@@ -73,7 +76,8 @@ pub use in_place::fingerprint;
 pub use pick::{Pick, PickRefusal, export, has_files_of, pick, squash};
 pub use project_folder::{HeadState, ProjectFolder, Repository, discover};
 pub use refs::result as result_ref;
-pub use remote::{Joining, Pushed, Remote, address_of, remote_branch, remove_refs};
+pub use remote::{Joining, Pushed, Remote, address_of, fetch_commits, remote_branch, remove_refs};
+pub use replay::Replayed;
 pub use survey::{Survey, survey};
 pub use take::{TakeRefusal, TakeRequest, TakenWork, start_of, take, take_as_branch};
 
@@ -198,6 +202,8 @@ pub struct Started<'a> {
     pub base: Option<&'a str>,
     /// The loop's work before the turn.
     pub work: Option<&'a str>,
+    /// The commit that [`Workspace::examine`] will compare the work with, if it will be called.
+    pub examined_from: Option<&'a str>,
 }
 
 /// The result of a turn.
@@ -217,6 +223,9 @@ pub struct Collected {
     pub violations: Vec<String>,
     /// Notes for a person about how it was collected.
     pub notes: Vec<String>,
+    /// The commit that it was compared with; `None` without git.
+    #[serde(default)]
+    pub base: Option<String>,
 }
 
 /// One changed path.
@@ -346,8 +355,28 @@ impl Workspace {
         changes: &[PathChange],
     ) -> Result<ExperimentChange, WorkspaceError> {
         match &self.0 {
-            Kind::Git(trees) => experiment::examine(trees.git(), (base, commit), (scope, trees.below()), changes).await,
+            Kind::Git(trees) => {
+                let known = trees.patch.as_ref().filter(|known| known.from == base && known.to == commit);
+                let patch = match known {
+                    Some(known) => known.text.clone(),
+                    None => experiment::patch(trees.git(), base, commit).await?,
+                };
+                experiment::examine(trees.git(), (base, &patch), (scope, trees.below()), changes).await
+            }
             Kind::InPlace(_) => Ok(ExperimentChange::default()),
+        }
+    }
+
+    /// Makes the change of `commit` again on `onto`. May be called again after a crash.
+    pub async fn replay(
+        &mut self,
+        commit: &str,
+        onto: &str,
+        commit_meta: &CommitMeta<'_>,
+    ) -> Result<Replayed, WorkspaceError> {
+        match &mut self.0 {
+            Kind::Git(trees) => trees.replay(commit, onto, commit_meta).await,
+            Kind::InPlace(folder) => Err(WorkspaceError::NotGit { dir: folder.dir().to_owned() }),
         }
     }
 

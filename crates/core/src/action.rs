@@ -39,6 +39,18 @@ pub enum Action {
         /// `None` without git.
         commit: Option<String>,
     },
+    /// Make the change of an experiment again on a new champion, run the guards there and measure it.
+    /// Answer: [`Input::Replayed`].
+    Replay {
+        turn: TurnId,
+        /// The task, for the commit's trailer.
+        task: TaskId,
+        commit: String,
+        /// The commit that the change was made on.
+        base: String,
+        /// The champion that it is made on now.
+        onto: String,
+    },
     /// Append the rows of the journal that the table of results lacks.
     Record,
     /// Move the work onto the target, once. Answer: [`Input::Integrated`].
@@ -90,6 +102,13 @@ pub enum Input {
     Judged { turn: TurnId, judgement: Judgement },
     /// Candidate or champion of an experiment was measured again.
     Measured { turn: TurnId, subject: Contender, sample: Sample },
+    /// The change of an experiment was made again on a new champion, or conflicts with it.
+    Replayed {
+        turn: TurnId,
+        onto: String,
+        /// What was found, or the conflicting files.
+        result: Result<Box<Judgement>, Vec<String>>,
+    },
     /// The work reached the target branch, or did not.
     Integrated {
         turn: TurnId,

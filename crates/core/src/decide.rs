@@ -15,6 +15,7 @@ use crate::guard::{Guards, Scope, Versioned};
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::immune::{DOC, FLEET, Immune};
 use crate::op::{NewTask, Op, TaskRow};
+use crate::research::shared::{self, SharedRun};
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
 
@@ -37,6 +38,9 @@ pub struct Context<'a> {
     pub guards: &'a Guards,
     /// Quarantines and reduced shares, with the version under which the document was read.
     pub immune: (u64, &'a Immune),
+    /// What the workers of the loop's run found, with the version under which the document was read;
+    /// `None` for a loop that shares none.
+    pub shared: Option<(u64, &'a SharedRun)>,
     /// Time for which a task is held without renewal.
     pub lease: Duration,
     /// The supervisor shuts down: start nothing.
@@ -87,11 +91,15 @@ pub struct Decision {
     pub guards: Guards,
     /// The immune system after the events.
     pub immune: Immune,
+    /// The findings of the run's workers after the events.
+    pub shared: Option<SharedRun>,
     /// Time of the next decision if no other input comes.
     pub wake_at: Option<Time>,
     touched: BTreeMap<Scope, u64>,
     /// The version of the immune system's document, if a step changed it.
     stepped: Option<u64>,
+    /// The version of the findings' document, if an event changed it.
+    found: Option<u64>,
 }
 
 impl Decision {
@@ -109,6 +117,10 @@ impl Decision {
         if let Some(version) = self.stepped {
             let body = serde_json::to_string(&self.immune).expect("it is plain data and always has a JSON form");
             ops.push(Op::SaveDoc { kind: DOC.to_owned(), key: FLEET.to_owned(), version, body });
+        }
+        if let (Some(version), Some(run), Some(shared)) = (self.found, self.state.shared_run(), &self.shared) {
+            let (kind, key) = (shared::DOC.to_owned(), run.to_string());
+            ops.push(Op::SaveDoc { kind, key, version, body: shared.text() });
         }
         ops.push(Op::Append { owner: Some(self.state.id.clone()), events: self.events.clone() });
         ops.push(self.state.save(version));
@@ -131,6 +143,7 @@ pub fn decide(state: &LoopState, input: &Input, ctx: &Context<'_>) -> Decision {
         Input::Evidence { turn, sample } => step.evidence(turn, sample),
         Input::Judged { turn, judgement } => step.judged(turn, judgement),
         Input::Measured { turn, subject, sample } => step.measured(turn, *subject, sample),
+        Input::Replayed { turn, onto, result } => step.replayed(turn, onto, result),
         Input::Integrated { turn, result } => step.integrated(turn, result),
         Input::Beat { looks, empty } => step.beat(looks, *empty),
         Input::Command { by, command } => step.command(by, command),
@@ -155,16 +168,23 @@ struct Step<'a> {
 
 impl<'a> Step<'a> {
     fn new(state: &LoopState, ctx: &'a Context<'a>) -> Self {
+        let shared = ctx.shared.map(|(_, shared)| shared.clone());
+        let mut state = state.clone();
+        if let Some(shared) = &shared {
+            state.research = shared.view(&state.id);
+        }
         let out = Decision {
             events: Vec::new(),
             ops: Vec::new(),
             actions: Vec::new(),
-            state: state.clone(),
+            state,
             guards: ctx.guards.clone(),
             immune: ctx.immune.1.clone(),
+            shared,
             wake_at: None,
             touched: BTreeMap::new(),
             stepped: None,
+            found: None,
         };
         Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false }
     }
@@ -194,7 +214,18 @@ impl<'a> Step<'a> {
             self.out.immune.apply(step, at);
             self.out.stepped = Some(self.ctx.immune.0);
         }
+        self.share(&event);
         self.out.events.push(event);
+    }
+
+    /// Applies an event to the findings of the run's workers.
+    fn share(&mut self, event: &Event) {
+        let Decision { state, shared: Some(shared), found, .. } = &mut self.out else { return };
+        let Some(spec) = state.spec.research.as_deref() else { return };
+        if shared.apply(spec, &state.id, event) {
+            *found = self.ctx.shared.map(|(version, _)| version);
+            state.research = shared.view(&state.id);
+        }
     }
 
     fn act(&mut self, action: Action) {
@@ -223,8 +254,10 @@ impl<'a> Step<'a> {
     }
 
     fn tick(&mut self) {
-        if matches!(self.state().phase, Phase::Ready | Phase::Waiting { .. }) {
-            self.advance();
+        match self.state().phase {
+            Phase::Ready | Phase::Waiting { .. } => self.advance(),
+            Phase::New if self.state().is_helper() => self.join_run(),
+            _ => {}
         }
     }
 }

@@ -32,6 +32,8 @@
 //! - [`pacing`]: how fast an allowance is used, and where that leads
 //! - [`recovery`]: what a restarted supervisor does about a turn it finds
 //! - [`prompt`]: the content of the next turn's prompt
+//! - [`morning`]: what loops did in a period, for a person
+//! - [`picture`]: charts and pages, as SVG and HTML
 //! - [`research`]: experiments on a metric, kept or discarded
 //! - [`watch`]: what a loop watches, and when
 //! - [`why`]: any state in one paragraph
@@ -58,12 +60,14 @@ pub mod judge_files;
 pub mod landing;
 pub mod marker;
 pub mod mesh;
+pub mod morning;
 pub mod op;
 pub mod outbound;
 pub mod pacing;
 pub mod pane;
 pub mod permission;
 pub mod phase;
+pub mod picture;
 pub mod planted;
 pub mod prices;
 pub mod prompt;

@@ -9,6 +9,7 @@
 //! - [`offline`]: what a node does while the hub is unreachable
 //! - [`clock_offset`]: how far the hub's clock is ahead of a node's
 //! - [`leader_lease`]: for how long a node may regard itself as the leader
+//! - [`research`]: a loop whose tasks are experiments
 //! - [`reconcile`]: tasks that no loop looks after, and silent nodes
 //! - [`rights`]: what the login of a node may write
 //! - [`why`]: the rule that decides about a loop now, for people
@@ -29,6 +30,7 @@ pub mod leader_lease;
 pub mod node;
 pub mod offline;
 pub mod reconcile;
+pub mod research;
 pub mod rights;
 pub mod why;
 pub mod work;
@@ -43,6 +45,7 @@ use crate::guard::Spend;
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::op::{NewTask, Op};
 use crate::reason::Reason;
+use crate::research::state::ResearchState;
 use crate::scoreboard::Scoreboard;
 use crate::spec::LoopSpec;
 use crate::time::Time;
@@ -50,8 +53,10 @@ use crate::time::Time;
 /// Kind of the documents in which such loops are kept.
 pub const KIND: &str = "mesh";
 /// Version of the document. A newer one is refused, never guessed at. Version 2 added usage and
-/// reservations, version 3 signatures.
-pub const VERSION: u32 = 3;
+/// reservations, version 3 signatures, version 4 research runs.
+pub const VERSION: u32 = 4;
+/// Version of the document of a loop that is no research run, which older nodes can read.
+const WITHOUT_RESEARCH: u32 = 3;
 /// Landings that are listed; older ones stand on the branch.
 const LANDED_LISTED: usize = 50;
 /// What is remembered of a refusal, for the next attempt.
@@ -100,7 +105,7 @@ pub struct MeshLoop {
     pub made: u32,
     /// Tasks that have neither landed nor failed.
     pub open: Vec<OpenTask>,
-    /// Tasks made for each check.
+    /// Tasks made for each check; of a research run, experiments in a row that came to nothing.
     pub tried: BTreeMap<String, u32>,
     /// Why the last task for a check came to nothing.
     pub notes: BTreeMap<String, String>,
@@ -118,6 +123,9 @@ pub struct MeshLoop {
     /// Why nothing more is set aside now.
     #[serde(default)]
     pub waits: Option<Reason>,
+    /// What a research run has found, its champion included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub research: Option<Box<ResearchState>>,
     /// How it ended.
     pub ended: Option<End>,
 }
@@ -164,13 +172,17 @@ pub enum End {
     GivenUp { checks: Vec<String> },
     /// A limit was used up.
     Exhausted {
-        /// `calls`, `tokens`, `dollars` or `time`.
+        /// `calls`, `tokens`, `dollars` or `time`; of a research run also `turns` or `patience`.
         bound: String,
     },
+    /// The champion of a research run is as good as the goal value.
+    Met { number: u32 },
+    /// A research run cannot be measured.
+    Failed { why: String },
 }
 
 /// A node's report about a task that it finished; stored as the task's result.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskReport {
     pub node: NodeId,
     /// Whether the task's check passed there.
@@ -194,6 +206,9 @@ pub struct TaskReport {
     pub short: bool,
     /// In words, when it came to nothing.
     pub why: String,
+    /// The experiment, when the task is one and was made, kept or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Box<research::ReportedExperiment>>,
 }
 
 /// A report and the task that it is about.
@@ -202,9 +217,19 @@ pub type Said = (TaskId, TaskReport);
 impl TaskReport {
     /// One without work.
     pub fn nothing(node: &NodeId, fence: Fence, why: &str) -> Self {
-        let (node, why) = (node.clone(), why.to_owned());
-        let (commit, reference) = (None, None);
-        Self { node, reached: false, commit, reference, turns: 0, microusd: 0, tokens: 0, fence, short: false, why }
+        Self {
+            node: node.clone(),
+            reached: false,
+            commit: None,
+            reference: None,
+            turns: 0,
+            microusd: 0,
+            tokens: 0,
+            fence,
+            short: false,
+            why: why.to_owned(),
+            experiment: None,
+        }
     }
 
     /// Parses a task's result or a late result; `None` when it is something else.
@@ -229,6 +254,8 @@ impl fmt::Display for End {
             End::Stopped => f.write_str("it was stopped"),
             End::GivenUp { checks } => write!(f, "no task could make these checks pass: {}", checks.join(", ")),
             End::Exhausted { bound } => write!(f, "its {}", used_up(bound)),
+            End::Met { number } => write!(f, "experiment {number} is as good as the goal value"),
+            End::Failed { why } => f.write_str(why),
         }
     }
 }
@@ -237,7 +264,7 @@ impl MeshLoop {
     /// A new one.
     pub fn new(id: LoopId, name: String, spec: MeshSpec, now: Time) -> Self {
         Self {
-            version: VERSION,
+            version: format_of(&spec),
             id,
             name,
             spec,
@@ -254,6 +281,7 @@ impl MeshLoop {
             spent: Spend::default(),
             reservations: Vec::new(),
             waits: None,
+            research: None,
             ended: None,
         }
     }
@@ -266,7 +294,7 @@ impl MeshLoop {
             return Err(format!("format {version} is newer than this everloop understands ({VERSION})"));
         }
         let state: Self = serde_json::from_value(value).map_err(|e| e.to_string())?;
-        Ok(Self { version: VERSION, ..state })
+        Ok(Self { version: format_of(&state.spec), ..state })
     }
 
     /// The operations that save the document, provided that no other write happened since
@@ -292,7 +320,10 @@ impl MeshLoop {
     /// A task was made for a check.
     pub fn opened(&mut self, task: &NewTask, check: &str) {
         self.made += 1;
-        *self.tried.entry(check.to_owned()).or_default() += 1;
+        // Of experiments only those in a row count that came to nothing.
+        if self.spec.wanted.research.is_none() {
+            *self.tried.entry(check.to_owned()).or_default() += 1;
+        }
         self.open.push(OpenTask { task: task.id.clone(), check: check.to_owned() });
     }
 
@@ -311,10 +342,19 @@ impl MeshLoop {
     /// Records that a task failed; its check gets another task, which contains the reason.
     pub fn refuse(&mut self, task: &TaskId, why: &str) {
         if let Some(check) = self.check_of(task).map(str::to_owned) {
+            if self.spec.wanted.research.is_some() {
+                let tried = self.tried.entry(check.clone()).or_default();
+                *tried = (*tried + 1).min(self.spec.attempts);
+            }
             self.notes.insert(check, why.chars().take(NOTE_CHARS).collect());
         }
         self.open.retain(|open| open.task != *task);
     }
+}
+
+/// The version that is written for a loop.
+fn format_of(spec: &MeshSpec) -> u32 {
+    if spec.wanted.research.is_some() { VERSION } else { WITHOUT_RESEARCH }
 }
 
 /// Whether merged work may go onto the branch: its own check passes, and nothing that passed before

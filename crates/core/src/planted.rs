@@ -43,6 +43,7 @@ pub enum Bug {
     LeaseFromTheReply,
     NeverRenews,
     SilentWhileItClones,
+    HubClockFromTheAnswer,
     LeadsWithoutRights,
     PrunesWhatIsHeld,
     WritesDownAfterTaking,
@@ -127,6 +128,33 @@ pub enum Bug {
     IgnoresBrokenGuards,
     CrashIsZero,
     GoalOnlyAtTheEnd,
+    MetricEndsSilently,
+    RungNeverChanges,
+    BuildsOnDiscards,
+    ForgetsItsLine,
+    ForgetsReruns,
+    MendMovesTheBase,
+    PatienceIgnored,
+    MeasuresRepeats,
+    MendsForEver,
+    AcceptsCheats,
+    ErrorsAreDiscards,
+    NeverBranches,
+    StopsWhenStuck,
+    OneExperimentTooMany,
+    FrontierTakesAnything,
+    FrontierAtFirstLook,
+    ScopeIgnored,
+    TableRewritten,
+    KillsOnlyTheParent,
+    VanishedRunsCount,
+    FoldsRowsTwice,
+    KeepsWhatIsStale,
+    CountsTasksAsExperiments,
+    KeepsStaleWinners,
+    OverwritesFindings,
+    CountsAfterConflict,
+    StartsBeyondTheEnd,
 }
 
 /// Those about many machines.
@@ -143,6 +171,7 @@ pub const MESH: &[Bug] = &[
     Bug::LeaseFromTheReply,
     Bug::NeverRenews,
     Bug::SilentWhileItClones,
+    Bug::HubClockFromTheAnswer,
     Bug::LeadsWithoutRights,
     Bug::PrunesWhatIsHeld,
     Bug::WritesDownAfterTaking,
@@ -173,6 +202,7 @@ pub const MESH: &[Bug] = &[
     Bug::BelievesChangedLoops,
     Bug::BelievesForgedReports,
     Bug::TrustListIgnored,
+    Bug::FoldsRowsTwice,
 ];
 
 /// Those about one machine.
@@ -273,6 +303,34 @@ pub const ISOLATION: &[Bug] = &[
     Bug::MeansMissing,
 ];
 
+/// Those about experiments: found by scripted runs with every outcome.
+pub const RESEARCH: &[Bug] = &[
+    Bug::KeepsOnFirstLook,
+    Bug::CountsTheFirstLook,
+    Bug::KeepsTheLuckyValue,
+    Bug::IgnoresBrokenGuards,
+    Bug::CrashIsZero,
+    Bug::GoalOnlyAtTheEnd,
+    Bug::BuildsOnDiscards,
+    Bug::ForgetsItsLine,
+    Bug::ForgetsReruns,
+    Bug::MendMovesTheBase,
+    Bug::PatienceIgnored,
+    Bug::MeasuresRepeats,
+    Bug::MendsForEver,
+    Bug::AcceptsCheats,
+    Bug::ErrorsAreDiscards,
+    Bug::NeverBranches,
+    Bug::StopsWhenStuck,
+    Bug::OneExperimentTooMany,
+    Bug::FrontierTakesAnything,
+    Bug::FrontierAtFirstLook,
+];
+
+/// Those about the files and processes of experiments: found by runs of the program.
+pub const EXPERIMENTS: &[Bug] =
+    &[Bug::ScopeIgnored, Bug::TableRewritten, Bug::KillsOnlyTheParent, Bug::VanishedRunsCount];
+
 /// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.
 pub const POSSIBLE: bool = cfg!(feature = "planted");
 
@@ -283,10 +341,11 @@ pub const VARIABLE: &str = "EVERLOOP_PLANTED";
 #[cfg(feature = "planted")]
 static EVERYWHERE: std::sync::OnceLock<Vec<Bug>> = std::sync::OnceLock::new();
 
-/// Switches the mistakes of [`ISOLATION`] with these names on in the whole process, for good.
+/// Switches the mistakes of [`ISOLATION`] and [`EXPERIMENTS`] with these names on in the whole process, for good.
 #[cfg(feature = "planted")]
 pub fn plant_everywhere(names: &str) {
-    let named = |name: &str| ISOLATION.iter().copied().find(|bug| format!("{bug:?}") == name);
+    let known = || ISOLATION.iter().chain(EXPERIMENTS).copied();
+    let named = |name: &str| known().find(|bug| format!("{bug:?}") == name);
     EVERYWHERE.get_or_init(|| names.split(',').filter_map(named).collect());
 }
 

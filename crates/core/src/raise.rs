@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::event::LoopEnd;
+use crate::research::shared;
 use crate::spec::{Bounds, Budget};
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
@@ -69,6 +70,15 @@ impl Raise {
     /// Whether nothing is raised.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// What each of so many workers gets: all turns and the whole time, and an even part of the rest.
+    #[must_use]
+    pub fn share(&self, workers: usize) -> Self {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        let Raise { calls, tokens, microusd, .. } = *self;
+        let Budget { calls, tokens, microusd } = shared::share(&Budget { calls, tokens, microusd }, workers);
+        Self { calls, tokens, microusd, ..*self }
     }
 
     /// The limits of the loop with this much more.

@@ -82,6 +82,9 @@ rules! {
     /// Turns that run at once on a machine.
     GuardSlots = "guard.slots",
 
+    /// The experiments under way are the last ones of the run.
+    ResearchOthers = "research.others",
+
     /// The first of the loop's agents.
     AgentPreferred = "agent.preferred",
     /// The first of the loop's agents that the task is for.

@@ -5,10 +5,13 @@
 //! - [`sample`]: one measurement, and the kinds of crashes
 //! - [`race`]: whether a candidate is better than the champion, or has to be measured again
 //! - [`simplicity`]: gains that are not worth their code, and less code at the same metric
+//! - [`pareto`]: the frontier where further metrics count
 //! - [`ladder`]: what changes after many experiments without a keep
 //! - [`idea`]: what the next experiment is about, and whether it was tried
 //! - [`row`]: one experiment on record; [`summary`]: all of them in a few lines; [`chart`],
-//!   [`report`]: the same as a picture and as a page
+//!   [`report`]: the same as a picture and as a page; [`steps`]: what to do next
+//! - [`shared`]: the findings of a run with several workers
+//! - [`import`]: tables of other tools, for ideas that were tried
 //! - [`judge`]: what a turn's work means for the run; [`prompt`]: what the next one is asked for
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
@@ -17,21 +20,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::LoopId;
 use crate::spec::CheckSpec;
 use crate::test_evidence::Proof;
 
 pub mod chart;
 pub mod idea;
+pub mod import;
 pub mod judge;
 pub mod ladder;
 pub mod metric;
+pub mod pareto;
 pub mod prompt;
 pub mod race;
 pub mod report;
 pub mod row;
 pub mod sample;
+pub mod shared;
 pub mod simplicity;
 pub mod state;
+pub mod steps;
 pub mod summary;
 
 /// What makes a loop a research run. Its checks are the guards, which must not break.
@@ -55,12 +63,30 @@ pub struct ResearchSpec {
     /// Strategies of the plan file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<String>,
+    /// Ideas of an earlier table, which decide nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<import::PastIdeas>,
     /// Lines that an experiment may add and remove.
     #[serde(default = "max_lines")]
     pub max_lines: u32,
     /// The file of the results, if not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<String>,
+    /// Experiments at a time.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub workers: u32,
+    /// The loop that the run is named after, where several workers share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<LoopId>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 fn yes() -> bool {
@@ -85,8 +111,11 @@ impl ResearchSpec {
             simplicity: true,
             patience: None,
             plan: Vec::new(),
+            history: None,
             max_lines: MAX_LINES,
             results: None,
+            workers: 1,
+            run: None,
         }
     }
 }
@@ -111,6 +140,9 @@ pub struct MetricSpec {
     /// One measurement at a time on a machine.
     #[serde(default)]
     pub exclusive: bool,
+    /// Further `METRIC` lines that count for the frontier.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pareto: Vec<pareto::SecondaryMetric>,
 }
 
 /// Time limit of a measurement before a normal time is known, unless configured.
@@ -132,7 +164,16 @@ impl MetricSpec {
             proof: Proof::default(),
             parallel: false,
         };
-        Self { check, direction, name: None, json_path: None, min: None, max: None, exclusive: false }
+        Self {
+            check,
+            direction,
+            name: None,
+            json_path: None,
+            min: None,
+            max: None,
+            exclusive: false,
+            pareto: Vec::new(),
+        }
     }
 
     /// Whether other measurements at the same time would disturb it, as far as its name and command
@@ -216,7 +257,7 @@ pub fn time_limit(times: &[u64], first: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests_support;
+pub(crate) mod tests_support;
 
 #[cfg(test)]
 mod tests {

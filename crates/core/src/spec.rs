@@ -43,7 +43,7 @@ pub struct LoopSpec {
     /// When a turn may start.
     pub guard: GuardSpec,
     /// Monitors besides the checks.
-    #[serde(default, skip_serializing_if = "WatchSpec::is_empty")]
+    #[serde(default, skip_serializing_if = "WatchSpec::is_default")]
     pub watch: WatchSpec,
     /// What its commands may reach.
     #[serde(default, skip_serializing_if = "IsolationSpec::is_default")]

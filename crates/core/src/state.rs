@@ -15,7 +15,7 @@ use crate::ids::{Fence, LoopId, TaskId, TurnId};
 use crate::op::Op;
 use crate::reason::{Reason, RuleId};
 use crate::research::sample::{Contender, Sample};
-use crate::research::state::ResearchState;
+use crate::research::state::{ExperimentStep, ResearchState};
 use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use crate::stream::Usage;
@@ -256,12 +256,32 @@ impl LoopState {
 
     /// The operation that stores the state, unless it changed since `version`.
     pub fn save(&self, version: u64) -> Op {
-        Op::SaveLoop {
-            id: self.id.clone(),
-            version,
-            phase: self.phase.label().to_owned(),
-            state: serde_json::to_string(self).expect("a state is plain data and always has a JSON form"),
+        Op::SaveLoop { id: self.id.clone(), version, phase: self.phase.label().to_owned(), state: self.text() }
+    }
+
+    /// The state as it is stored: what several workers found together is no part of it.
+    fn text(&self) -> String {
+        let words = "a state is plain data and always has a JSON form";
+        if self.research.is_some() && self.shared_run().is_some() {
+            return serde_json::to_string(&Self { research: None, ..self.clone() }).expect(words);
         }
+        serde_json::to_string(self).expect(words)
+    }
+
+    /// The run that the loop shares with other workers.
+    pub fn shared_run(&self) -> Option<&LoopId> {
+        self.spec.research.as_ref()?.run.as_ref()
+    }
+
+    /// Whether the loop is a further worker of another loop's run.
+    pub fn is_helper(&self) -> bool {
+        self.spec.research.as_ref().is_some_and(|research| research.serves(&self.id))
+    }
+
+    /// The loops that a person means by this one: all workers of its run, or itself.
+    pub fn team(&self) -> Vec<LoopId> {
+        let team = self.spec.research.as_ref().map(|research| research.team()).unwrap_or_default();
+        if team.is_empty() { vec![self.id.clone()] } else { team }
     }
 
     /// The loop, made by a `run` in a terminal.
@@ -276,7 +296,11 @@ impl LoopState {
     pub fn birth(&self) -> Vec<Op> {
         let created = Event::LoopCreated { name: self.name.clone(), spec: Box::new(self.spec.clone()) };
         let attached = self.people.attached.then(|| Event::Attached { by: ATTACHED_BY.to_owned() });
-        let events = std::iter::once(created).chain(attached).collect();
+        let seeded = self
+            .research
+            .clone()
+            .map(|research| Event::Experiment { step: Box::new(ExperimentStep::Seeded { research }) });
+        let events = std::iter::once(created).chain(attached).chain(seeded).collect();
         let mut ops = vec![Op::Append { owner: Some(self.id.clone()), events }, self.save(0)];
         ops.extend(watch::at_birth(self));
         ops
@@ -323,7 +347,10 @@ impl LoopState {
 
     /// Experiments that a research run still has; `None` without a bound.
     pub fn experiments_left(&self) -> Option<u32> {
-        self.spec.bounds.max_turns.map(|most| most.saturating_sub(self.counted()))
+        self.spec.bounds.max_turns.map(|most| {
+            let others = self.research.as_ref().map_or(0, |research| research.others());
+            most.saturating_sub(self.counted()).saturating_sub(others)
+        })
     }
 
     /// The commit that the next turn starts from; `None` without git.

@@ -73,6 +73,11 @@ impl WatchSpec {
         self.monitors.is_empty()
     }
 
+    /// Whether nothing differs from the defaults.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// A monitor by its name.
     pub fn get(&self, name: &str) -> Option<&MonitorSpec> {
         self.monitors.iter().find(|monitor| monitor.name == name)

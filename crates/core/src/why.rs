@@ -251,7 +251,7 @@ fn how_it_ends(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
                 .to_owned()
         }
         None if reason.rule == RuleId::Paused => "; `everloop resume` ends it".to_owned(),
-        None if reason.rule.as_str().starts_with("immune.") => String::new(),
+        None if reason.rule.as_str().starts_with("immune.") || reason.rule == RuleId::ResearchOthers => String::new(),
         None if reason.rule == RuleId::AgentNone => {
             "; change `kinds` or priorities and `everloop config apply`".to_owned()
         }
@@ -327,6 +327,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         RuleId::ImmuneDoubt => {
             format!("its last {} turns failed, and another one shows whether it is the cause", input("failures"))
         }
+        RuleId::ResearchOthers => format!("the experiments under way are the last ones of {}", input("of")),
         RuleId::GuardSlots => format!("{} of {} turns already run on this node", input("running"), input("slots")),
         other => other.to_string(),
     };

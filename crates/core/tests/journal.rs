@@ -24,7 +24,7 @@ use everloop_core::reason::{Reason, RuleId};
 use everloop_core::research::judge::Inspection;
 use everloop_core::research::row::{Row, Status};
 use everloop_core::research::sample::{Contender, CrashKind, Measured, Sample};
-use everloop_core::research::state::ExperimentStep;
+use everloop_core::research::state::{ExperimentStep, ResearchState};
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, BucketSpec, Budget, CheckSpec, GuardSpec, Integrate, LoopSpec, Permission, Tasks,
@@ -693,6 +693,7 @@ fn tenth_added() -> Vec<Event> {
         ..Row::new(number, status, TaskId::new("k3f9-2"), AT)
     };
     let experiment = |step| Event::Experiment { step: Box::new(step) };
+    let seed = || Box::new(ResearchState { number: 4, ends_after: Some(5), ..ResearchState::default() });
     let judged = Judgement {
         changed: true,
         experiment: Some(Box::new(Inspection {
@@ -727,6 +728,9 @@ fn tenth_added() -> Vec<Event> {
         experiment(ExperimentStep::Decided { row: Box::new(row(1, Status::Keep, Some(9.5))) }),
         experiment(ExperimentStep::Decided { row: Box::new(row(2, Status::Crash, None)) }),
         experiment(ExperimentStep::Branched { from: 1 }),
+        experiment(ExperimentStep::Seeded { research: seed() }),
+        experiment(ExperimentStep::Calibrated { samples: vec![sample(10.0)] }),
+        experiment(ExperimentStep::Replayed { onto: text("badcafe"), judgement: Box::new(Judgement::default()) }),
         Event::TurnEnded {
             turn: turn(),
             outcome: Outcome::Discarded { why: text("not better than the champion") },
@@ -747,13 +751,8 @@ fn every_event_that_version_10_added_is_read_as_it_was_meant_and_written_as_it_w
         assert_eq!(serde_json::from_str::<Event>(line).expect("an old line stays readable"), event);
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", kind(&event))), "{line}");
     }
-}
-
-#[test]
-fn a_crash_without_what_its_turn_took_is_read() {
-    let line =
-        r#"{"event":"experiment","step":{"is":"crashed","commit":"c0ffee","kind":"runtime","text":"IndexError"}}"#;
-    assert!(matches!(serde_json::from_str::<Event>(line), Ok(Event::Experiment { .. })));
+    let young = r#"{"event":"experiment","step":{"is":"crashed","commit":"c0ffee","kind":"runtime","text":"x"}}"#;
+    assert!(serde_json::from_str::<Event>(young).is_ok(), "without what its turn took");
 }
 
 /// Later fields are not written while they are empty, so a version 2 without them is the same

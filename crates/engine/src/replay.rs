@@ -8,6 +8,7 @@ use everloop_core::guard::{GuardState, Guards, Scope};
 use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::journal::JournalRecord;
+use everloop_core::research::shared::{self, SharedRun};
 use everloop_core::state::LoopState;
 use everloop_store::{Error, Ledger, LoopRow, Sqlite, replay as store_replay};
 use serde_json::Value;
@@ -48,6 +49,8 @@ struct Fold {
     loops: BTreeMap<LoopId, LoopState>,
     guards: Guards,
     immune: Immune,
+    /// Findings of research runs with several workers.
+    shared: BTreeMap<LoopId, SharedRun>,
     events: u64,
     /// Loops that have events but were never created.
     unborn: Vec<String>,
@@ -75,7 +78,12 @@ impl Fold {
             return;
         }
         match (self.loops.get_mut(id), &record.event) {
-            (Some(state), event) => state.apply(event, record.at),
+            (Some(state), event) => {
+                state.apply(event, record.at);
+                if let (Some(research), Some(run)) = (state.spec.research.as_deref(), state.shared_run()) {
+                    self.shared.entry(run.clone()).or_default().apply(research, id, event);
+                }
+            }
             (None, Event::LoopCreated { name, spec }) => {
                 let state = LoopState::new(id.clone(), name.clone(), (**spec).clone(), record.at);
                 self.loops.insert(id.clone(), state);
@@ -91,6 +99,7 @@ struct Stored {
     loops: Vec<LoopRow>,
     guards: Guards,
     immune: Immune,
+    shared: BTreeMap<LoopId, SharedRun>,
 }
 
 /// States are only ever written together with events. So when no record came while the states were
@@ -100,7 +109,8 @@ fn walk(ledger: &Sqlite) -> Result<(Fold, Stored), Failure> {
     let mut fold = Fold::default();
     store_replay::replay(ledger, |record| fold.take(&record)).map_err(damaged)?;
     for _ in 0..ROUNDS {
-        let stored = Stored { loops: ledger.loops()?, guards: ledger.guards()?, immune: immune::read(ledger)?.1 };
+        let (loops, guards) = (ledger.loops()?, ledger.guards()?);
+        let stored = Stored { loops, guards, immune: immune::read(ledger)?.1, shared: read_shared(ledger)? };
         let new = ledger.journal(fold.events, None, CHUNK).map_err(damaged)?;
         if new.is_empty() {
             return Ok((fold, stored));
@@ -110,6 +120,12 @@ fn walk(ledger: &Sqlite) -> Result<(Fold, Stored), Failure> {
         }
     }
     Err(Failure::failed("gave up: the journal grows faster than it is read").hint("everloop down, then try again"))
+}
+
+fn read_shared(ledger: &Sqlite) -> Result<BTreeMap<LoopId, SharedRun>, Failure> {
+    let unreadable = |why| Failure::failed(format!("cannot read the findings of a research run: {why}"));
+    let rows = ledger.docs(shared::DOC)?.into_iter();
+    rows.map(|row| Ok((LoopId::new(row.key), SharedRun::read(&row.body).map_err(unreadable)?))).collect()
 }
 
 fn damaged(error: Error) -> Failure {
@@ -130,6 +146,11 @@ fn compare(fold: &Fold, stored: &Stored, only: Option<&LoopId>) -> Vec<String> {
         if !stored.loops.iter().any(|row| row.id == *id) {
             differences.push(format!("loop {id}: in the journal, but not stored"));
         }
+    }
+    let runs: BTreeSet<&LoopId> = fold.shared.keys().chain(stored.shared.keys()).collect();
+    for run in runs.into_iter().filter(|run| wanted(run)) {
+        let of = |all: &BTreeMap<LoopId, SharedRun>| value(&all.get(run).cloned().unwrap_or_default());
+        paths(&format!("findings {run}"), &of(&fold.shared), &of(&stored.shared), &mut differences);
     }
     if only.is_none() {
         compare_guards(&fold.guards, &stored.guards, &mut differences);

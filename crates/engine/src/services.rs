@@ -12,6 +12,7 @@
 //! - `transcript`: what an agent said and did in a turn
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
+//! - `report`: what loops did in a period
 //! - `forget`: removes loops that are over with all that they left
 //! - `names`: ids and names, for completion
 //! - `create`: a loop from its settings; `run`: the same command again, the loops of a file, and
@@ -39,6 +40,7 @@ use crate::error::{Failure, RECOVER};
 use crate::membership::Membership;
 use crate::projects::Projects;
 use crate::record::read_state;
+use crate::research::with_findings;
 use crate::state_folder::StateFolder;
 
 pub mod agents;
@@ -66,6 +68,7 @@ pub mod prompts;
 pub mod quarantine;
 pub mod recover;
 pub mod replay;
+pub mod report;
 pub mod research;
 pub mod run;
 pub mod runtime;
@@ -160,15 +163,21 @@ impl ServiceContext {
         let mut all = Vec::new();
         for row in ledger.loops()? {
             let state = read_state(&row)?;
-            all.push((row, state));
+            // A run is found by its first worker.
+            if !state.is_helper() || word == Some(row.id.as_str()) {
+                all.push((row, state));
+            }
         }
         all.sort_by_key(|(_, s)| std::cmp::Reverse((!s.is_over(), s.created_at)));
-        if let Some(word) = word {
-            named(all, word)
+        let (row, state) = if let Some(word) = word {
+            named(all, word)?
         } else {
-            let own = self.own_loop(ledger)?.and_then(|own| all.iter().position(|(row, _)| row.id == own.id));
-            own.map_or_else(|| nearest(all.clone(), &self.dir), |at| Ok(all[at].clone()))
-        }
+            let own = self.own_loop(ledger)?.map(|own| own.shared_run().cloned().unwrap_or(own.id));
+            let own = own.and_then(|own| all.iter().position(|(row, _)| row.id == own));
+            own.map_or_else(|| nearest(all.clone(), &self.dir), |at| Ok(all[at].clone()))?
+        };
+        let state = with_findings(ledger, state)?;
+        Ok((row, state))
     }
 
     /// The loop of the turn that calls, if a turn does.

@@ -388,6 +388,24 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Lets the other workers of a run decide again, as far as they wait: what one of them finds
+    /// concerns all.
+    async fn tick_team(&mut self, id: &LoopId, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        let Some(run) = self.slots.get(id).and_then(|slot| slot.state.shared_run().cloned()) else { return Ok(()) };
+        let waits = |state: &LoopState| match state.phase {
+            Phase::New => state.is_helper(),
+            Phase::Waiting { .. } => true,
+            Phase::Ready | Phase::Turn(_) | Phase::Ended { .. } => false,
+        };
+        let is_mate = |state: &LoopState| state.shared_run() == Some(&run) && state.id != *id && waits(state);
+        let mates: Vec<LoopId> =
+            self.slots.values().filter(|s| is_mate(&s.state)).map(|s| s.state.id.clone()).collect();
+        for mate in mates {
+            self.handle(&mate, &Input::Tick, watcher).await?;
+        }
+        Ok(())
+    }
+
     /// Reads the mailbox and picks up new loops.
     async fn look_around(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.looked_around = self.clock.now();
@@ -499,6 +517,7 @@ impl Supervisor {
             }
             let signs = self.look_for_signs(&answer.id, &answer.input)?;
             self.handle(&answer.id, &answer.input, watcher).await?;
+            self.tick_team(&answer.id, watcher).await?;
             if signs {
                 self.read_commands(watcher).await?;
             }
@@ -581,7 +600,7 @@ impl Supervisor {
 /// Whether an answer is about commands that the end of the supervisor cut off.
 fn is_cut_off(input: &Input) -> bool {
     match input {
-        Input::Baselined { .. } | Input::Judged { .. } => true,
+        Input::Baselined { .. } | Input::Judged { .. } | Input::Measured { .. } | Input::Replayed { .. } => true,
         Input::Exited { exit, .. } => exit.spawn_error.is_some(),
         _ => false,
     }

@@ -44,6 +44,7 @@ mod pause;
 mod prompt;
 mod recover;
 mod replay;
+mod report;
 mod research;
 mod resume;
 mod run;
@@ -102,6 +103,8 @@ pub enum Verb {
     Show(show::ShowArgs),
     /// Show what a loop's work changes, as a patch or by file
     Diff(diff::DiffArgs),
+    /// Report what loops did: asked, proved, kept, refused, waiting and spent
+    Report(report::ReportArgs),
     /// Bring a loop's work to your branch
     Take(take::TakeArgs),
     /// Add an instruction to the next turn's prompt
@@ -244,6 +247,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Diff(args) => diff::diff(&args, session),
         Verb::Take(args) => take::take(args, session),
         Verb::Research(args) => research::research(*args, session),
+        Verb::Report(args) => report::report(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),
         Verb::Stop(args) => stop::stop(args, session),

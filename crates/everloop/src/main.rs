@@ -4,7 +4,7 @@
 //! - `config`: everloop.toml, layers and origins; `detect`: what a project seems to need
 //! - `http`: the routes of the supervisor's port; `mcp`: tools for agents; `readings`: verbs that
 //!   read, for both
-//! - `ui`: the only place that prints
+//! - `png`: charts as pictures; `ui`: the only place that prints
 //!
 //! Everything that runs is in `everloop-engine`; this crate parses, calls it and shows its answer.
 
@@ -13,6 +13,7 @@ mod config;
 mod detect;
 mod http;
 mod mcp;
+mod png;
 mod readings;
 mod ui;
 

@@ -15,6 +15,7 @@ use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::immune::Immune;
 use everloop_core::op::{Message, Op, Refusal, Reply, TaskRow, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
+use everloop_core::research::shared::{self, SharedRun};
 use everloop_core::state::{LoopState, Phase, Turn};
 use everloop_core::time::Time;
 use everloop_core::watch::{self, KEEPALIVE, SIGNAL};
@@ -158,8 +159,11 @@ impl<'a> InputRun<'a> {
                     take_effect(shell, pending, saved)?;
                     return Ok(Progress::Done);
                 }
-                // A write conflict: a person changed a task, the guard or the loop. The current
-                // state decides.
+                Err(Rejected::Refused(Refusal::Conflict { .. })) if blind(shell, &mut pending)? => {
+                    self.pending = Some(pending);
+                }
+                // A write conflict: a person changed a task, the guard or the loop, or another worker
+                // the findings. The current state decides.
                 Err(Rejected::Refused(_)) => shell.read_again(self.id)?,
                 Err(Rejected::Full) => {
                     self.pending = Some(pending);
@@ -215,6 +219,27 @@ fn tolerated<E>(rejected: Rejected<E>) -> Result<Option<u64>, E> {
     }
 }
 
+/// The planted mistakes: after a conflict over the findings of a run nothing is decided again.
+fn blind<S: ShellEffects>(shell: &S, pending: &mut Pending) -> Result<bool, S::Error> {
+    let is_found = |op: &Op| matches!(op, Op::SaveDoc { kind, .. } if kind == shared::DOC);
+    if planted::is(Bug::CountsAfterConflict) {
+        let before = pending.batch.len();
+        pending.batch.retain(|op| !is_found(op));
+        return Ok(pending.batch.len() < before);
+    }
+    if planted::is(Bug::OverwritesFindings)
+        && let Some((now, _)) = shared_run(shell.ledger(), &pending.decision.state)?
+    {
+        for op in pending.batch.iter_mut().filter(|op| is_found(op)) {
+            if let Op::SaveDoc { version, .. } = op {
+                *version = now;
+            }
+        }
+        return Ok(pending.batch.iter().any(is_found));
+    }
+    Ok(false)
+}
+
 /// The planted mistakes: what belongs together is written in two transactions.
 fn torn_off(batch: &mut Vec<Op>) -> Vec<Op> {
     let kind = if planted::is(Bug::KeepaliveInTwoWrites) {
@@ -240,12 +265,14 @@ fn decide_on<S: ShellEffects>(
     let (ledger, Circumstances { now, seed, node, draining }) = (shell.ledger(), circumstances);
     let guards = guards_of(ledger, state, node)?;
     let (version, immune) = shell.immune()?;
+    let shared = shared_run(ledger, state)?;
     let ctx = Context {
         now: *now,
         seed: *seed,
         node,
         guards: &guards,
         immune: (version, &immune),
+        shared: shared.as_ref().map(|(version, shared)| (*version, shared)),
         lease: LEASE,
         draining: *draining,
         attended: shell.attends(&state.id),
@@ -255,6 +282,16 @@ fn decide_on<S: ShellEffects>(
         keepalive: keepalive(ledger, state)?,
     };
     Ok(decide(state, input, &ctx))
+}
+
+/// What the workers of a loop's run found, with the version of the document; `None` for a loop that
+/// shares none.
+pub fn shared_run(ledger: &impl Ledger, state: &LoopState) -> Result<Option<(u64, SharedRun)>, Error> {
+    let Some(run) = state.shared_run() else { return Ok(None) };
+    let Some(row) = ledger.doc(shared::DOC, run.as_str())? else { return Ok(Some((0, SharedRun::default()))) };
+    let shared =
+        SharedRun::read(&row.body).map_err(|why| Error::Unreadable { what: format!("findings of run {run}"), why })?;
+    Ok(Some((row.version, shared)))
 }
 
 /// The guards that concern a loop on this node.

@@ -2,6 +2,7 @@
 //!
 //! - [`sim`]: a whole world in memory (clock, disk, processes, git, agents, people) in which the
 //!   real core is run, crashed at every step and held to its invariants
+//! - [`browser`]: a real Chromium, for pages that people open
 //! - [`budget`]: as much simulation as a given time allows
 //! - [`chaos`]: three real nodes in networks of their own, a real hub, and faults
 //! - [`docs`]: files of `docs/` that are made from code
@@ -19,6 +20,7 @@
 //! - [`tamper`]: changes to a ledger behind everloop's back
 //! - [`wait`]: waiting for something that happens, with a deadline
 
+pub mod browser;
 pub mod budget;
 pub mod chaos;
 pub mod clis;

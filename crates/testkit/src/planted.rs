@@ -7,7 +7,7 @@ use std::time::Duration;
 use everloop_core::planted::{self, Bug};
 
 use crate::sim::fault::{EVERY, FaultPlan};
-use crate::sim::mesh::{self, Ill, Setup, Stranger, one_is_ill, random, small, violent};
+use crate::sim::mesh::{self, Ill, Setup, Stranger, experiments, one_is_ill, random, small, violent};
 use crate::sim::run::run;
 use crate::sim::scenario::{Scenario, bad_account, known, storm};
 
@@ -129,7 +129,12 @@ fn slow_agents(seed: u64) -> Setup {
 
 /// Clones and pushes that take longer than a lease.
 fn slow_remote(seed: u64) -> Setup {
-    Setup { clone: Duration::from_secs(400), one_in: 2_000, ..violent(seed) }
+    Setup { clone: Duration::from_secs(400), push: Duration::from_secs(200), one_in: 2_000, ..violent(seed) }
+}
+
+/// A calm mesh whose heartbeats are answered late.
+pub fn slow_answers(_seed: u64) -> Setup {
+    Setup { nodes: 1, answer: Duration::from_secs(3), ..small() }
 }
 
 /// Two of three machines have the login of a worker.
@@ -252,6 +257,12 @@ pub const TABLE: &[Row] = &[
     row(Bug::BeginsWhatIsOthers, "overlap", Mesh(violent), "without a hub a node begins what is another one's"),
     row(Bug::NeverRenews, "living", Mesh(slow_agents), "a node does not hold on to its tasks"),
     row(Bug::SilentWhileItClones, "living", Mesh(slow_remote), "a task is not renewed while its clone is made"),
+    row(
+        Bug::HubClockFromTheAnswer,
+        "hub clock",
+        Mesh(slow_answers),
+        "the hub's clock is compared with the time at which its answer came",
+    ),
     row(Bug::LeadsWithoutRights, "rights", Mesh(with_workers), "a node with the login of a worker asks to lead"),
     row(Bug::PrunesWhatIsHeld, "in hand", Mesh(long_outages), "what the hub does not know yet is thrown away"),
     row(Bug::WritesDownAfterTaking, "written first", Mesh(violent), "a task is taken before that is written down"),
@@ -310,5 +321,6 @@ pub const TABLE: &[Row] = &[
     row(Bug::BelievesChangedLoops, "signed", Mesh(changes_loops), "the signature of a loop is not verified"),
     row(Bug::BelievesForgedReports, "signed", Mesh(reports), "the signature of a report is not verified"),
     row(Bug::TrustListIgnored, "signed", Mesh(signs_loops), "any valid signature is good enough"),
+    row(Bug::FoldsRowsTwice, "counted once", Mesh(experiments), "an experiment that is over is counted again"),
     row(Bug::TrustsHints, "I5", Mesh(random), "a node looks for tasks only when it is told to"),
 ];

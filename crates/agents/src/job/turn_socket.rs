@@ -39,8 +39,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
 const REQUEST_MAX_BYTES: usize = 128 << 10;
 /// Calls at once.
 const MAX_CALLS: usize = 16;
-/// Exit code of a call that was refused before anything ran.
-const REFUSED: u8 = 1;
+/// The answer to a call that was refused before anything ran; no exit code of everloop.
+const REFUSED: u8 = 255;
+/// Exit code of a call that was killed.
+const KILLED: u8 = 1;
 
 /// The shim's end.
 #[derive(Debug, Default)]
@@ -90,8 +92,8 @@ impl TurnSocket {
         };
         let (_, stream) = self.calls.swap_remove(at);
         match status {
-            WaitStatus::Exited(_, code) => answer(&stream, u8::try_from(code).unwrap_or(REFUSED)),
-            _ => answer(&stream, REFUSED),
+            WaitStatus::Exited(_, code) => answer(&stream, u8::try_from(code).unwrap_or(KILLED)),
+            _ => answer(&stream, KILLED),
         }
     }
 
@@ -181,7 +183,7 @@ fn is_private(socket: &Path) -> bool {
 }
 
 /// Lets the shim of this turn run `everloop` with these arguments on the caller's streams; its exit
-/// code.
+/// code. An error means that nothing ran; a shim that has too many calls at once has room later.
 pub fn call(socket: &Path, dir: &Path, args: &[OsString]) -> io::Result<u8> {
     let words: Vec<&OsStr> = [dir.as_os_str()].into_iter().chain(args.iter().map(OsString::as_os_str)).collect();
     let text = words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>().join(&0);
@@ -194,7 +196,10 @@ pub fn call(socket: &Path, dir: &Path, args: &[OsString]) -> io::Result<u8> {
     stream.write_all(&message[sent..])?;
     let mut code = [0];
     stream.read_exact(&mut code)?;
-    Ok(code[0])
+    match code[0] {
+        REFUSED => Err(io::Error::new(io::ErrorKind::ConnectionRefused, "it refused, or has too many calls at once")),
+        code => Ok(code),
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The checkouts of a loop and the refs around them: opening, setup markers, removing. What a turn
 //! does is in `turn`, where checks run in `verify`, how work gets out in `merge` and `land`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everloop_core::hex::hex;
 use everloop_core::ids::LoopId;
@@ -12,6 +13,7 @@ use everloop_core::spec::Origin;
 use sha2::{Digest, Sha256};
 
 use super::clone::{CloneParts, IndexMark, is_folder};
+use super::experiment::KnownPatch;
 use super::fingerprint::Fingerprint;
 use super::own_git::OwnGit;
 use super::project_folder::Repository;
@@ -54,10 +56,12 @@ pub(super) struct Checkouts {
     pub inspected: Option<(String, String)>,
     /// The last two commits between which nothing was found that decides.
     pub harmless: Option<(String, String)>,
-    /// The trees of the start and of the last commit that was made.
+    /// The trees of the start, and of the last commit that was made and its base.
     pub trees: HashMap<String, String>,
     /// The last commit that was made, and what changed between the start and it.
     pub since_start: Option<(String, Vec<PathChange>)>,
+    /// The difference that was read while the last commit was made.
+    pub patch: Option<KnownPatch>,
 }
 
 /// The files of a turn.
@@ -70,6 +74,10 @@ pub(super) struct TurnTree {
     pub sealed: Option<Fingerprint>,
     /// The clone's index as everloop left it.
     pub mark: Option<IndexMark>,
+    /// What git found to be ignored there, since the clone holds its commit.
+    pub ignored: Option<Arc<HashSet<Vec<u8>>>>,
+    /// Two commits with the same rules about what is ignored.
+    pub same_rules: Option<(String, String)>,
 }
 
 impl TurnTree {
@@ -134,7 +142,8 @@ impl Checkouts {
             Some(_) => None,
             None => Some(empty_commit(own.git()).await?),
         };
-        let turn = TurnTree { path: root.join("turn"), at: None, sealed: None, mark: None };
+        let turn =
+            TurnTree { path: root.join("turn"), at: None, sealed: None, mark: None, ignored: None, same_rules: None };
         let verify = Verify::find(&root, &options.spec.cache)?;
         let expected = origin.and_then(|origin| origin.target.clone()).filter(|_| target.starts_with(refs::OURS));
         Ok(Self {
@@ -158,6 +167,7 @@ impl Checkouts {
             harmless: None,
             trees: HashMap::new(),
             since_start: None,
+            patch: None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use everloop_core::planted::{self, Bug};
 use everloop_core::research::simplicity::MANY_LINES;
 use sha2::{Digest, Sha256};
 
@@ -23,18 +24,38 @@ pub struct ExperimentChange {
     pub scope: u32,
 }
 
-/// Examines the change from `base` to `commit`.
+/// The difference between two commits or trees, as it is read here.
+#[derive(Clone, Debug)]
+pub(super) struct KnownPatch {
+    pub from: String,
+    pub to: String,
+    pub text: Vec<u8>,
+}
+
+/// The same, while the commit of `tree` is made; nothing without a commit to compare with.
+pub(super) async fn known(git: &Git, from: Option<&str>, tree: &str) -> Result<Option<KnownPatch>, WorkspaceError> {
+    let Some(from) = from else { return Ok(None) };
+    let text = patch(git, from, tree).await?;
+    Ok(Some(KnownPatch { from: from.to_owned(), to: tree.to_owned(), text }))
+}
+
+/// Reads the difference between two commits or trees.
+pub(super) async fn patch(git: &Git, from: &str, to: &str) -> Result<Vec<u8>, WorkspaceError> {
+    Ok(git.bytes(&diff::words(&["--patch", "--unified=0", "--full-index"], from, to)).await?)
+}
+
+/// Examines a change that was made on `base`.
 pub(super) async fn examine(
     git: &Git,
-    (base, commit): (&str, &str),
+    (base, patch): (&str, &[u8]),
     (scope, below): (&[String], &Path),
     changes: &[PathChange],
 ) -> Result<ExperimentChange, WorkspaceError> {
     let globs = Globs::new(scope)?.below(below);
-    let is_outside = |change: &&PathChange| !scope.is_empty() && !globs.protects(&change.path);
+    let limited = !scope.is_empty() && !planted::is(Bug::ScopeIgnored);
+    let is_outside = |change: &&PathChange| limited && !globs.protects(&change.path);
     let outside = changes.iter().filter(is_outside).map(|change| change.path.display().to_string()).collect();
-    let patch = git.bytes(&diff::words(&["--patch", "--unified=0", "--full-index"], base, commit)).await?;
-    let mut change = ExperimentChange { outside, ..read(&patch) };
+    let mut change = ExperimentChange { outside, ..read(patch) };
     if change.added > change.removed + MANY_LINES {
         change.scope = lines(git, base, &globs, scope.is_empty()).await?;
     }

@@ -23,12 +23,21 @@ pub(super) struct Entry<'a> {
     inode: u32,
     owner: [u32; 2],
     bytes: u32,
+    flags: u16,
 }
+
+/// Not looked at, part of a conflict, or with more flags behind the path.
+const UNUSUAL_FLAGS: u16 = 0xf000;
 
 impl Entry<'_> {
     /// A submodule: a folder that is not looked into.
     pub fn is_link_to_commit(&self) -> bool {
         self.mode & 0o170_000 == 0o160_000
+    }
+
+    /// A file or a link without flags that change the meaning of its entry.
+    pub fn is_plain(&self) -> bool {
+        self.flags & UNUSUAL_FLAGS == 0 && !self.is_link_to_commit()
     }
 
     /// Whether git wrote the file before `then`, and not within the same tick of the clock.
@@ -75,6 +84,7 @@ pub(super) fn entries(bytes: &[u8], id_bytes: usize) -> Option<Vec<Entry<'_>>> {
             inode: field(5)?,
             owner: [field(7)?, field(8)?],
             bytes: field(9)?,
+            flags,
         });
         // One to eight zeros up to a multiple of eight.
         at += (path_end - at) / 8 * 8 + 8;

@@ -97,7 +97,7 @@ impl Checkouts {
     }
 
     /// Joins in the checks' checkout, which is made right before its next use anyway.
-    async fn merge_in_verify(&mut self, target: &str, work: &str) -> Result<Joined, WorkspaceError> {
+    pub(super) async fn merge_in_verify(&mut self, target: &str, work: &str) -> Result<Joined, WorkspaceError> {
         self.check_out_verify(Some(target)).await?;
         self.spoil_verify();
         self.own.set_head(target)?;

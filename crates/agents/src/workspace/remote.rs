@@ -145,6 +145,35 @@ impl Remote {
         }
     }
 
+    /// The change of `work`, which began from a former `target`, on the present one: one commit with
+    /// no other parent, so that the line stays one.
+    pub async fn replay(
+        &self,
+        target: &str,
+        work: &str,
+        commit_meta: &CommitMeta<'_>,
+    ) -> Result<Joining, WorkspaceError> {
+        match merge_tree(&self.git, target, work).await?.ok_or_else(|| self.old_git())? {
+            Joined::Conflict(paths) => Ok(Joining::Conflict { paths }),
+            Joined::Done(tree) => {
+                let there = self.git.line(&["rev-parse", "--verify", &format!("{target}^{{tree}}")]).await?;
+                if there == tree {
+                    return Ok(Joining::Contained);
+                }
+                let message = format!("{}\n\n{}", subject(&commit_meta.done), trailers(commit_meta));
+                let commit = commit_tree(&self.git, &tree, &[target], &message).await?;
+                Ok(Joining::Ready { target: target.to_owned(), commit })
+            }
+        }
+    }
+
+    /// Whether a commit carries the trailer of a task.
+    pub async fn is_of(&self, commit: &str, task: &TaskId) -> Result<bool, WorkspaceError> {
+        let format = "--format=%(trailers:key=Task-Id,valueonly)";
+        let found = self.git.line(&["show", "--no-patch", "--no-show-signature", format, commit, "--"]).await?;
+        Ok(found.lines().any(|value| value.trim() == task.as_str()))
+    }
+
     /// Files that `commit` changes on the branch at `target` although they are protected or decide
     /// the checks.
     pub async fn violations(
@@ -219,6 +248,23 @@ pub async fn remote_branch(dir: &Path, url: &str, branch: &str) -> Result<Option
     let text = String::from_utf8_lossy(&out);
     let found = text.lines().filter_map(|line| line.split_once('\t')).find(|(_, name)| *name == branch);
     Ok(found.map(|(commit, _)| commit.to_owned()))
+}
+
+/// Fetches those of these commits that the repository in `dir` lacks; no ref is made here.
+pub async fn fetch_commits(dir: &Path, url: &str, commits: &[&str]) -> Result<(), WorkspaceError> {
+    let git = Git::sharing(dir).within(LONG_DEADLINE);
+    let mut lacks = Vec::new();
+    for commit in commits {
+        if git.run(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).await?.code != 0 {
+            lacks.push(*commit);
+        }
+    }
+    if !lacks.is_empty() {
+        let options = ["--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--", url];
+        let args: Vec<&str> = ["fetch"].into_iter().chain(options).chain(lacks).collect();
+        git.bytes(&args).await?;
+    }
+    Ok(())
 }
 
 /// The ref in the clone that tracks a ref of the remote.

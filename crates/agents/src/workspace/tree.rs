@@ -1,5 +1,6 @@
 //! The result of `git status` in a tree of the person or of a turn.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::WorkspaceError;
@@ -15,6 +16,8 @@ pub(super) struct TreeStatus {
     pub paths: Vec<PathBuf>,
     /// Untracked repositories in the tree.
     pub nested: Vec<PathBuf>,
+    /// Ignored paths, where they are looked for; a folder that is ignored as a whole ends with `/`.
+    pub ignored: HashSet<Vec<u8>>,
 }
 
 /// What to look for.
@@ -22,6 +25,8 @@ pub(super) struct TreeStatus {
 pub(super) enum Detail {
     /// Every untracked file, so that repositories among them are found.
     Files,
+    /// The same, and what is ignored.
+    FilesAndIgnored,
     Tracked,
 }
 
@@ -29,11 +34,12 @@ pub(super) enum Detail {
 /// would run itself in them, with settings that an agent may have written.
 pub(super) async fn status(git: &Git, detail: Detail) -> Result<TreeStatus, WorkspaceError> {
     let untracked = match detail {
-        Detail::Files => "--untracked-files=all",
+        Detail::Files | Detail::FilesAndIgnored => "--untracked-files=all",
         Detail::Tracked => "--untracked-files=no",
     };
     let args = ["status", "--porcelain=v2", "-z", "--branch", "--no-renames", "--ignore-submodules=dirty", untracked];
-    let out = git.bytes(&args).await?;
+    let ignored = (detail == Detail::FilesAndIgnored).then_some("--ignored=matching");
+    let out = git.bytes(&args.into_iter().chain(ignored).collect::<Vec<_>>()).await?;
     let mut look = TreeStatus { clean: true, ..TreeStatus::default() };
     for record in git::records(&out) {
         if let Some(oid) = record.strip_prefix(b"# branch.oid ") {
@@ -41,6 +47,10 @@ pub(super) async fn status(git: &Git, detail: Detail) -> Result<TreeStatus, Work
             continue;
         }
         if record.starts_with(b"# ") {
+            continue;
+        }
+        if let Some(path) = record.strip_prefix(b"! ") {
+            look.ignored.insert(path.to_owned());
             continue;
         }
         look.clean = false;

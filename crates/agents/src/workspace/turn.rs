@@ -8,8 +8,10 @@
 //! before anything in the folder is touched again. So a restarted supervisor can always collect,
 //! and collecting twice gives the same commit.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everloop_core::commit_message::{self, WorkDone};
 use everloop_core::ids::TurnId;
@@ -18,14 +20,16 @@ use everloop_core::planted::{self, Bug};
 use everloop_core::spec::CommitAuthor;
 use serde::{Deserialize, Serialize};
 
+use super::changed::{self, Comparison};
 use super::checkouts::{BaseChoice, Checkouts};
+use super::experiment::{self, KnownPatch};
 use super::gather::{Gathered, gather};
 use super::merge::{Joined, commit_tree, relation, trailers};
 use super::tree::{Detail, TreeStatus, status};
 use super::verify::{is_damage, reset};
 use super::{
-    Base, Collected, CommitMeta, Dropped, Side, Started, WorkspaceError, clone, diff, files, fingerprint, old_worktree,
-    refs, sweep,
+    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, diff, files, fingerprint,
+    old_worktree, refs, sweep,
 };
 use crate::git::Git;
 
@@ -47,6 +51,8 @@ const NESTED_DEPTH: usize = 16;
 impl Checkouts {
     /// Brings the turn's clone to the start of the turn.
     pub async fn prepare(&mut self, turn: &TurnId, work: Option<&str>) -> Result<Base, WorkspaceError> {
+        self.arrive(None);
+        self.patch = None;
         let target = self.target_now().await?;
         let line = match work {
             Some(work) => Some(work.to_owned()),
@@ -71,16 +77,10 @@ impl Checkouts {
         let path = self.turn.path.clone();
         if self.turn.check().is_err() || self.turn.at.as_deref() != Some(commit) {
             old_worktree::remove(&self.root, &self.place.common).await?;
-            (self.turn.at, self.turn.sealed) = (None, None);
-            if self.turn.check().is_err() {
-                self.begin_turn().await?;
-            }
-            match self.fill_turn(commit).await {
-                Err(error) if is_damage(&error) => {
-                    self.begin_turn().await?;
-                    self.fill_turn(commit).await?;
-                }
-                other => other?,
+            self.turn.sealed = None;
+            if !self.move_turn(commit).await? {
+                self.turn.ignored = None;
+                self.refill_turn(commit).await?;
             }
             self.turn.at = Some(commit.to_owned());
         }
@@ -98,6 +98,39 @@ impl Checkouts {
             self.turn.sealed = files::apart(move || Ok(fingerprint::take(&path).ok())).await?;
         }
         Ok(())
+    }
+
+    /// Goes from the commit that files and index are known to hold to another one, which touches only
+    /// what differs. False when that is not known, or nothing else than all files will do.
+    async fn move_turn(&mut self, commit: &str) -> Result<bool, WorkspaceError> {
+        let Some(at) = self.turn.at.take().filter(|_| self.turn.check().is_ok()) else { return Ok(false) };
+        let Some(ignored) = self.turn.ignored.clone() else { return Ok(false) };
+        // What one commit ignores may be litter in the other.
+        let same = self.turn.same_rules.as_ref();
+        if !same.is_some_and(|(one, other)| [one, other].contains(&&at) && [one.as_str(), other].contains(&commit)) {
+            return Ok(false);
+        }
+        let path = self.turn.path.clone();
+        // git does not know empty folders, and the next turn must not find those of this one.
+        if files::apart(move || Ok(changed::has_empty_folder(&path, &ignored))).await? {
+            return Ok(false);
+        }
+        let git = self.own.over(&self.turn.path, Side::Turn).await?;
+        Ok(git.run(&["read-tree", "-m", "-u", &at, commit]).await?.code == 0)
+    }
+
+    /// Makes all files of the turn those of `commit`, whatever is there.
+    async fn refill_turn(&mut self, commit: &str) -> Result<(), WorkspaceError> {
+        if self.turn.check().is_err() {
+            self.begin_turn().await?;
+        }
+        match self.fill_turn(commit).await {
+            Err(error) if is_damage(&error) => {
+                self.begin_turn().await?;
+                self.fill_turn(commit).await
+            }
+            other => other,
+        }
     }
 
     /// An empty folder. A link in its place is removed, not followed.
@@ -157,6 +190,7 @@ impl Checkouts {
         commit_meta: &CommitMeta<'_>,
         started: &Started<'_>,
     ) -> Result<Collected, WorkspaceError> {
+        self.arrive(None);
         let turn = commit_meta.turn();
         let note: Option<Note> =
             files::read_note(&self.note_path()).map_err(WorkspaceError::files("read", &self.note_path()))?;
@@ -172,43 +206,83 @@ impl Checkouts {
             return Ok(Collected::default());
         }
         let git = self.turn_git(&note.base).await?;
-        let (look, mut notes) = self.look(&git).await?;
         let id_bytes = sweep::id_bytes(&note.base);
+        // Meanwhile the folder of the checks, which no turn can reach, is made ready for the work.
+        let ahead = self.set_out(id_bytes);
+        let (paths, mut notes) = self.differing(&git, id_bytes).await?;
         let forced = if clone::index_mark(&self.turn.path) == self.turn.mark && self.turn.mark.is_some() {
             Vec::new()
         } else {
             clone::indexed(&self.turn.path, id_bytes)
         };
-        let gathered = gather(&self.turn.path, &self.own.index(Side::Turn), look.paths, (forced, id_bytes))?;
+        let gathered = gather(&self.turn.path, &self.own.index(Side::Turn), paths, (forced, id_bytes))?;
         notes.extend(gathered.notes.iter().cloned());
+        let nothing = Collected { notes: notes.clone(), ..Collected::default() };
         if gathered.is_empty() {
+            self.stay(ahead).await;
             (self.turn.at, self.turn.sealed) = (Some(note.base), sealed);
-            return Ok(Collected { notes, ..Collected::default() });
+            return Ok(nothing);
         }
-        let tree = stage(&git, &gathered).await?;
+        let from = self.trees_of([&note.base, &self.start]).await?;
+        // The index is that of the base no more, whatever comes of this.
         self.turn.at = None;
+        let tree = stage(&git, &gathered).await?;
+        if tree == from[0] {
+            self.stay(ahead).await;
+            (self.turn.at, self.turn.sealed) = (Some(note.base), sealed);
+            return Ok(nothing);
+        }
         let parents = if note.rootless { vec![] } else { vec![note.base.as_str()] };
         let message = message(commit_meta, &self.turn.path, &gathered.names());
-        let from = self.trees_of([&note.base, &self.start]).await?;
         let author = self.git_as(commit_meta.author).await?;
-        let made = commit_tree(&author, &tree, &parents, &message);
+        let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
+        let kept = async {
+            let made = commit_tree(&author, &tree, &parents, &message).await?;
+            self.keep(commit_meta, &made, &shape).await
+        };
         // What the work changes in all is needed before the checks run, and one process finds both.
         let compared = diff::to_tree(self.git(), &from, &tree);
-        let (made, compared) = tokio::join!(made, compared);
-        let mut compared = compared?.into_iter();
+        let patch = experiment::known(self.git(), started.examined_from, &tree);
+        let (kept, compared, patch, ready) = tokio::join!(kept, compared, patch, self.go_ahead(ahead, &tree));
+        let ((commit, pin), mut compared) = (kept?, compared?.into_iter());
+        self.patch = patch?.map(|patch| KnownPatch { to: commit.clone(), ..patch });
         let files = compared.next().unwrap_or_default();
         let (diffstat, changes) = (diff::sum(&files), diff::paths(files));
-        if changes.is_empty() {
-            return Ok(Collected { notes, ..Collected::default() });
-        }
-        let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
-        let (commit, pin) = self.keep(commit_meta, &made?, &shape).await?;
-        self.trees = [(self.start.clone(), from[1].clone()), (commit.clone(), tree)].into();
+        self.keep_rules(&notes, &changes, (&note.base, &commit));
+        self.arrive(ready);
+        let [base, start] = from;
+        self.trees = [(self.start.clone(), start), (note.base.clone(), base), (commit.clone(), tree)].into();
         self.since_start = compared.next().map(|files| (commit.clone(), diff::paths(files)));
         let violations = self.violations(&changes, (&note.base, &commit)).await?;
         (self.turn.at, self.turn.sealed) = (Some(commit.clone()), None);
-        self.made = (!note.rootless && violations.is_empty()).then(|| (commit.clone(), note.base));
-        Ok(Collected { changed: true, commit: Some(commit), pin: Some(pin), diffstat, changes, violations, notes })
+        self.made = (!note.rootless && violations.is_empty()).then(|| (commit.clone(), note.base.clone()));
+        let (base, commit, pin) = (Some(note.base), Some(commit), Some(pin));
+        Ok(Collected { changed: true, commit, pin, diffstat, changes, violations, notes, base })
+    }
+
+    /// Remembers what a move between the base of the turn and its work can rely on.
+    fn keep_rules(&mut self, notes: &[String], changes: &[PathChange], (base, commit): (&str, &str)) {
+        if !notes.is_empty() {
+            // Something was left out, and only git finds it again.
+            self.turn.ignored = None;
+        }
+        let rules = changes.iter().any(|change| change.path.file_name() == Some(OsStr::new(changed::RULES)));
+        self.turn.same_rules = (!rules).then(|| (base.to_owned(), commit.to_owned()));
+    }
+
+    /// Files that differ from the index, which holds the base of the turn, or may differ.
+    async fn differing(&mut self, git: &Git, id_bytes: usize) -> Result<(Vec<PathBuf>, Vec<String>), WorkspaceError> {
+        if let Some(ignored) = self.turn.ignored.take() {
+            let (tree, index) = (self.turn.path.clone(), self.own.index(Side::Turn));
+            let comparison = Comparison { tree, index, id_bytes, ignored: Arc::clone(&ignored) };
+            if let Some(paths) = files::apart(move || Ok(comparison.run())).await? {
+                self.turn.ignored = Some(ignored);
+                return Ok((paths, Vec::new()));
+            }
+        }
+        let (look, notes) = self.look(git).await?;
+        self.turn.ignored = Some(Arc::new(look.ignored));
+        Ok((look.paths, notes))
     }
 
     /// What differs. Repositories that the agent created inside the tree are taken as plain files:
@@ -216,7 +290,7 @@ impl Checkouts {
     async fn look(&self, git: &Git) -> Result<(TreeStatus, Vec<String>), WorkspaceError> {
         let mut notes = Vec::new();
         for _ in 0..NESTED_DEPTH {
-            let look = status(git, Detail::Files).await?;
+            let look = status(git, Detail::FilesAndIgnored).await?;
             if look.nested.is_empty() {
                 return Ok((look, notes));
             }
@@ -305,7 +379,7 @@ impl Checkouts {
     }
 
     /// git for a commit of this author.
-    async fn git_as(&self, author: &CommitAuthor) -> Result<Git, WorkspaceError> {
+    pub(super) async fn git_as(&self, author: &CommitAuthor) -> Result<Git, WorkspaceError> {
         let git = self.git().clone();
         let identity = match author {
             CommitAuthor::Everloop => None,
@@ -324,7 +398,7 @@ impl Checkouts {
         })
     }
 
-    fn note_path(&self) -> std::path::PathBuf {
+    fn note_path(&self) -> PathBuf {
         self.root.join("turn.json")
     }
 }

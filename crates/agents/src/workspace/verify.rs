@@ -13,6 +13,8 @@ use super::checkouts::Checkouts;
 use super::clone::is_folder;
 use super::sweep::{self, Recent, Sweep, Swept, Unknown};
 use super::{Side, WorkspaceError, files, old_worktree};
+use tokio::task::JoinHandle;
+
 use crate::git::{Git, GitError};
 
 /// The name of the checkout below its random folder, as commands see it.
@@ -28,6 +30,24 @@ pub(super) struct Verify {
     /// The commit that it holds.
     at: Option<String>,
     keep: Vec<PathBuf>,
+    recent: Recent,
+    ready: Option<Ready>,
+}
+
+/// A sweep of the checkout that was begun before the commit to check was made.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// The commit that the checkout holds.
+    before: String,
+    id_bytes: usize,
+    sweep: JoinHandle<Result<(Swept, Recent), WorkspaceError>>,
+}
+
+/// The checkout holds a tree already, and nothing ran since.
+#[derive(Debug)]
+pub(super) struct Ready {
+    tree: String,
+    swept: Swept,
     recent: Recent,
 }
 
@@ -46,7 +66,7 @@ impl Verify {
             root.join(hex(&name))
         };
         let keep = keep.iter().filter_map(|name| inside(name)).collect();
-        Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default() })
+        Ok(Self { path: folder.join(NAME), at: None, keep, recent: Recent::default(), ready: None })
     }
 
     pub fn path(&self) -> &Path {
@@ -55,7 +75,7 @@ impl Verify {
 
     /// Removes the checkout.
     pub async fn remove(&mut self) -> Result<(), WorkspaceError> {
-        (self.at, self.recent) = (None, Recent::default());
+        (self.at, self.recent, self.ready) = (None, Recent::default(), None);
         files::remove_apart(self.path.parent().unwrap_or(&self.path)).await
     }
 }
@@ -75,16 +95,29 @@ impl Checkouts {
             None => self.first_base().await?,
         };
         old_worktree::remove(&self.root, &self.place.common).await?;
-        let path = self.verify.path.clone();
-        let index = self.own.index(Side::Verify);
-        if !is_folder(&path) {
+        match self.verify.ready.take() {
+            Some(ready) if self.trees.get(&commit) == Some(&ready.tree) && is_folder(&self.verify.path) => {
+                self.after_sweep(ready.swept)?;
+                (self.verify.at, self.verify.recent) = (Some(commit.clone()), ready.recent);
+            }
+            _ => self.bring_verify(&commit).await?,
+        }
+        let (path, index) = (self.verify.path.clone(), self.own.index(Side::Verify));
+        self.lay_over(&commit).await?;
+        self.parts.make_anew(&path, &commit, &index)?;
+        // The folder may contain no tracked file.
+        let dir = self.dir(Side::Verify);
+        fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))?;
+        Ok(dir)
+    }
+
+    /// Makes the files of the checkout those of `commit`.
+    async fn bring_verify(&mut self, commit: &str) -> Result<(), WorkspaceError> {
+        if !is_folder(&self.verify.path) {
             self.begin_verify().await?;
         }
-        let keep = self.verify.keep.iter().map(|kept| self.place.below.join(kept)).collect();
-        let recent = std::mem::take(&mut self.verify.recent);
-        let id_bytes = sweep::id_bytes(&commit);
-        let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
-        let sweep = Sweep { tree: path.clone(), index: index.clone(), id_bytes, keep, recent, unknown };
+        let id_bytes = sweep::id_bytes(commit);
+        let sweep = self.sweep(id_bytes);
         let (swept, recent) = if let Ok(swept) = files::apart(move || sweep.run()).await {
             swept
         } else {
@@ -92,23 +125,66 @@ impl Checkouts {
             self.begin_verify().await?;
             (Swept { whole: false, removed: true }, Recent::default())
         };
-        if swept.removed && self.verify.keep.is_empty() {
-            self.forget_setup(Side::Verify)?;
-        }
-        if swept.whole && self.verify.at.as_ref() == Some(&commit) {
+        self.after_sweep(swept)?;
+        if swept.whole && self.verify.at.as_deref() == Some(commit) {
             self.verify.recent = recent;
         } else {
             let before = self.verify.at.take().filter(|_| swept.whole);
-            self.fill_verify(before.as_deref(), &commit).await?;
-            self.verify.recent = sweep::remember(&path, &index, id_bytes)?;
-            self.verify.at = Some(commit.clone());
+            self.fill_verify(before.as_deref(), commit).await?;
+            self.verify.recent = sweep::remember(&self.verify.path, &self.own.index(Side::Verify), id_bytes)?;
+            self.verify.at = Some(commit.to_owned());
         }
-        self.lay_over(&commit).await?;
-        self.parts.make_anew(&path, &commit, &index)?;
-        // The folder may contain no tracked file.
-        let dir = self.dir(Side::Verify);
-        fs::create_dir_all(&dir).map_err(WorkspaceError::files("make", &dir))?;
-        Ok(dir)
+        Ok(())
+    }
+
+    fn sweep(&mut self, id_bytes: usize) -> Sweep {
+        let keep = self.verify.keep.iter().map(|kept| self.place.below.join(kept)).collect();
+        let recent = std::mem::take(&mut self.verify.recent);
+        let unknown = if planted::is(Bug::LeavesIgnoredFiles) { Unknown::Leave } else { Unknown::Remove };
+        let (tree, index) = (self.verify.path.clone(), self.own.index(Side::Verify));
+        Sweep { tree, index, id_bytes, keep, recent, unknown }
+    }
+
+    fn after_sweep(&self, swept: Swept) -> Result<(), WorkspaceError> {
+        if swept.removed && self.verify.keep.is_empty() { self.forget_setup(Side::Verify) } else { Ok(()) }
+    }
+
+    /// Begins to make the checkout ready for a commit that is not made yet, if it holds one. Until
+    /// [`Checkouts::arrive`] or [`Checkouts::stay`] it counts as holding nothing.
+    pub fn set_out(&mut self, id_bytes: usize) -> Option<Ahead> {
+        self.verify.ready = None;
+        let before = self.verify.at.take().filter(|_| is_folder(&self.verify.path))?;
+        let sweep = self.sweep(id_bytes);
+        Some(Ahead { before, id_bytes, sweep: tokio::task::spawn_blocking(move || sweep.run()) })
+    }
+
+    /// There is no new commit.
+    pub async fn stay(&mut self, ahead: Option<Ahead>) {
+        let Some(ahead) = ahead else { return };
+        if let Ok(Ok((swept, recent))) = ahead.sweep.await
+            && swept.whole
+            && self.after_sweep(swept).is_ok()
+        {
+            (self.verify.at, self.verify.recent) = (Some(ahead.before), recent);
+        }
+    }
+
+    /// Makes the files of the checkout those of a tree. Where that does not work, the checkout is
+    /// filled when it is needed.
+    pub async fn go_ahead(&self, ahead: Option<Ahead>, tree: &str) -> Option<Ready> {
+        let Ahead { before, id_bytes, sweep } = ahead?;
+        let (swept, _) = sweep.await.ok()?.ok()?;
+        let git = self.own.over(&self.verify.path, Side::Verify).await.ok().filter(|_| swept.whole)?;
+        if git.run(&["read-tree", "-m", "-u", &before, tree]).await.ok()?.code != 0 {
+            return None;
+        }
+        let recent = sweep::remember(&self.verify.path, &self.own.index(Side::Verify), id_bytes).ok()?;
+        Some(Ready { tree: tree.to_owned(), swept, recent })
+    }
+
+    /// The checkout is as [`Checkouts::go_ahead`] left it.
+    pub fn arrive(&mut self, ready: Option<Ready>) {
+        self.verify.ready = ready;
     }
 
     /// An empty checkout.
@@ -139,7 +215,7 @@ impl Checkouts {
 
     /// The checks' checkout holds something else now.
     pub fn spoil_verify(&mut self) {
-        (self.verify.at, self.verify.recent) = (None, Recent::default());
+        (self.verify.at, self.verify.recent, self.verify.ready) = (None, Recent::default(), None);
     }
 }
 

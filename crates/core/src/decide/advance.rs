@@ -39,7 +39,7 @@ impl Step<'_> {
         }
         match result {
             // The checks were changed meanwhile.
-            Ok((board, _)) if !is_about(board, &self.state().spec.checks) => self.act(Action::Baseline),
+            Ok((board, _)) if !is_about(board, &self.state().spec.checks) => self.request_baseline(),
             Ok((board, work)) => {
                 self.emit(Event::Baselined { board: board.clone(), work: work.clone() });
                 for text in notes {
@@ -49,6 +49,31 @@ impl Step<'_> {
                 self.advance();
             }
             Err(why) => self.end(LoopEnd::Failed { why: why.clone() }),
+        }
+    }
+
+    /// Has the checks run before the first turn; a further worker of a run takes over what the first
+    /// one found.
+    pub(super) fn request_baseline(&mut self) {
+        if self.state().is_helper() { self.join_run() } else { self.act(Action::Baseline) }
+    }
+
+    /// A further worker begins once the baseline of its run is measured, and ends where that failed.
+    pub(super) fn join_run(&mut self) {
+        let Some(shared) = self.out.shared.clone() else { return };
+        if self.state().people.stop.is_some() {
+            return self.advance();
+        }
+        if self.ctx.draining || self.is_unattended() {
+            return;
+        }
+        match (shared.baseline, shared.failed) {
+            (_, Some(why)) => self.end(LoopEnd::Failed { why }),
+            (Some((board, work)), None) if shared.found.is_some() && is_about(&board, &self.state().spec.checks) => {
+                self.emit(Event::Baselined { board, work });
+                self.advance();
+            }
+            _ => {}
         }
     }
 
@@ -86,6 +111,9 @@ impl Step<'_> {
             return self.wait(reason);
         }
         if let Some(reason) = self.idle() {
+            return self.wait(reason);
+        }
+        if let Some(reason) = self.others_suffice() {
             return self.wait(reason);
         }
         let state = self.state().clone();
@@ -216,7 +244,7 @@ impl Step<'_> {
         // reached.
         let landed = state.progress.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
         // The checks of a research run are guards, which pass from the beginning.
-        let reached = state.research.is_none() && state.progress.board.all_pass() && landed;
+        let reached = state.spec.research.is_none() && state.progress.board.all_pass() && landed;
         if reached && !self.watches() {
             return Some(LoopEnd::Reached);
         }
@@ -230,7 +258,8 @@ impl Step<'_> {
         }
         // A loop that watches with all checks passing has exhausted nothing when its time is over.
         let over = |bound: &str| if reached && !state.task.retry { Some(LoopEnd::Reached) } else { exhausted(bound) };
-        if bounds.max_turns.is_some_and(|n| state.counted() >= n) {
+        let more = u32::from(planted::is(Bug::OneExperimentTooMany) && state.research.is_some());
+        if bounds.max_turns.is_some_and(|n| state.counted() >= n + more) {
             return over("turns");
         }
         match self.time_limit() {
@@ -252,7 +281,11 @@ impl Step<'_> {
         }
         // A parallel turn may end at any time; this poll moves on with the clock and is not worth a
         // journal line.
-        let until = if reason.rule == SLOTS { Some(self.ctx.now + SLOT_POLL) } else { reason.until };
+        let until = if matches!(reason.rule, SLOTS | RuleId::ResearchOthers) {
+            Some(self.ctx.now + SLOT_POLL)
+        } else {
+            reason.until
+        };
         [until, self.time_limit().map(|(at, _)| at), self.stalls_at()].into_iter().flatten().min()
     }
 
@@ -352,7 +385,7 @@ impl Step<'_> {
     fn own_task(&mut self) -> (TaskId, Fence) {
         let state = self.state();
         let id = TaskId::of_loop(&state.id, state.task.number + 1);
-        let experiment = state.research.as_ref().map(|research| research.number + 1);
+        let experiment = state.research.as_ref().map(|research| research.number + research.others() + 1);
         let unmet: Vec<&str> = state.progress.board.failing().map(|r| r.name.as_str()).collect();
         let title = match unmet.as_slice() {
             _ if let Some(number) = experiment => format!("experiment {number}"),

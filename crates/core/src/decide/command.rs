@@ -1,7 +1,7 @@
 //! Commands of people and other programs to a loop.
 
 use super::Step;
-use crate::action::{Action, LoopCommand};
+use crate::action::LoopCommand;
 use crate::event::{Event, LoopEnd, StopCause};
 use crate::guard::Scope;
 use crate::planted::{self, Bug};
@@ -34,14 +34,14 @@ impl Step<'_> {
                     let (bounds, budget) = (bounds.clone(), budget.clone());
                     self.emit(Event::Resumed { by, bounds, budget, keeps_clock: true });
                     if self.state().phase == Phase::New {
-                        self.act(Action::Baseline);
+                        self.request_baseline();
                     }
                 }
             }
             LoopCommand::Detach => {
                 self.detach(&by);
                 if self.state().phase == Phase::New && !self.ctx.draining {
-                    self.act(Action::Baseline);
+                    self.request_baseline();
                 }
             }
             LoopCommand::Stop { now } => {
@@ -85,6 +85,9 @@ impl Step<'_> {
         let mut spec = Box::new(spec.clone());
         // Where a loop began does not change with its settings.
         spec.workspace.origin.clone_from(&self.state().spec.workspace.origin);
+        if let (Some(new), Some(old)) = (&mut spec.research, &self.state().spec.research) {
+            (new.workers, new.run) = (old.workers, old.run.clone());
+        }
         let reached = matches!(&self.state().phase, Phase::Ended { ending: LoopEnd::Reached, .. });
         if reached || self.state().spec == *spec {
             return;
@@ -103,7 +106,7 @@ impl Step<'_> {
         // Other checks need another baseline; one that is under way runs the old checks and is
         // compared by their names when it arrives.
         if self.state().phase == Phase::New && !taking {
-            self.act(Action::Baseline);
+            self.request_baseline();
         }
     }
 

@@ -5,13 +5,14 @@ use super::turn::charge;
 use crate::action::Action;
 use crate::event::{Event, Exit, Judgement, LoopEnd, Outcome, StopCause};
 use crate::ids::{TaskId, TurnId};
-use crate::jitter::mix;
 use crate::judge;
 use crate::planted::{self, Bug};
+use crate::reason::{Reason, RuleId};
 use crate::research::ResearchSpec;
 use crate::research::idea::focus;
 use crate::research::judge::{Experiment, ExperimentVerdict};
-use crate::research::ladder::Rung;
+use crate::research::ladder::{DUAL, Rung};
+use crate::research::pareto::{FRONTIER_MOST, FrontierStep, secondary_values};
 use crate::research::race::{mean, unbiased};
 use crate::research::row::{Row, Status};
 use crate::research::sample::{Contender, Measured, Sample};
@@ -29,12 +30,22 @@ impl Step<'_> {
 
     /// Records the metric before the first experiment.
     pub(super) fn begin_research(&mut self, samples: &[Sample]) {
-        if self.state().spec.research.is_none() || self.state().research.is_some() {
+        if self.state().spec.research.is_none() {
+            return;
+        }
+        if let Some(research) = &self.state().research {
+            if research.is_uncalibrated() && !samples.is_empty() {
+                self.experiment(ExperimentStep::Calibrated { samples: samples.to_vec() });
+            }
             return;
         }
         let values: Vec<f64> = samples.iter().filter_map(Sample::value).collect();
         let state = self.state();
+        let further = state.spec.research.as_deref().map_or(&[][..], |spec| &spec.metric.pareto);
+        let secondary = secondary_values(further, &samples.iter().collect::<Vec<_>>());
+        let frontier = secondary.filter(|_| !further.is_empty());
         let row = Row {
+            frontier: frontier.map(|secondary| FrontierStep { secondary, ..FrontierStep::default() }),
             commit: state.progress.work.clone(),
             value: Some(mean(&values)),
             samples: values,
@@ -58,8 +69,53 @@ impl Step<'_> {
     /// Handles a further measurement of candidate or champion.
     pub(super) fn measured(&mut self, id: &TurnId, subject: Contender, sample: &Sample) {
         let Some(turn) = self.turn_in(id, TurnStage::Measuring) else { return };
-        self.experiment(ExperimentStep::Measured { subject, sample: sample.clone() });
+        // Meanwhile another commit became the champion, and the measurement is none of it.
+        let foreign = subject == Contender::Champion && self.state().research.as_ref().is_some_and(|r| r.is_stale());
+        if !foreign {
+            self.experiment(ExperimentStep::Measured { subject, sample: sample.clone() });
+        }
         self.weigh(&turn);
+    }
+
+    /// Handles the change of an experiment on a new champion.
+    pub(super) fn replayed(&mut self, id: &TurnId, onto: &str, result: &Result<Box<Judgement>, Vec<String>>) {
+        let Some(turn) = self.turn_in(id, TurnStage::Measuring) else { return };
+        let exit = turn.exit.clone().unwrap_or_default();
+        match result {
+            Ok(found) if let Some(why) = &found.error => {
+                self.end_turn(&turn, &exit, (Outcome::TaskFailed { why: why.clone() }, None, None));
+            }
+            Ok(judgement) => {
+                let (onto, judgement) = (onto.to_owned(), judgement.clone());
+                self.experiment(ExperimentStep::Replayed { onto, judgement });
+                self.weigh(&turn);
+            }
+            Err(paths) => {
+                let why = format!("it conflicts with the new champion in {}", paths.join(", "));
+                self.close_as(&turn, Status::Discard, why);
+            }
+        }
+    }
+
+    /// Ends an experiment with what is known of it.
+    fn close_as(&mut self, turn: &Turn, status: Status, why: String) {
+        let turn = self.latest(turn);
+        let Some((spec, research)) = of(self.state()) else { return };
+        let found = turn.judgement.clone().unwrap_or_default();
+        let inspection = found.experiment.clone().unwrap_or_default();
+        let experiment =
+            Experiment { spec: &spec, state: &research, found: &found, inspection: &inspection, again: &turn.measured };
+        let row = self.row(&turn, &experiment, (status, why));
+        self.close_experiment(&turn, row);
+    }
+
+    /// Why no further experiment begins: those under way are the last ones.
+    pub(super) fn others_suffice(&self) -> Option<Reason> {
+        let (_, research) = of(self.state())?;
+        let most = self.state().spec.bounds.max_turns?;
+        let begun = research.number.saturating_add(research.others());
+        let waits = research.own.is_some() && research.open.is_none() && begun >= most;
+        (waits && !planted::is(Bug::StartsBeyondTheEnd)).then(|| Reason::new(RuleId::ResearchOthers).with("of", most))
     }
 
     /// Decides what an experiment needs next.
@@ -86,6 +142,13 @@ impl Step<'_> {
                 self.experiment(ExperimentStep::Crashed { commit, kind, text, plan, millis, microusd });
                 self.end_turn(&turn, &exit, (Outcome::Discarded { why }, None, None));
             }
+            ExperimentVerdict::Replay => {
+                let base = research.own.as_ref().and_then(|own| own.base.clone());
+                let (Some(commit), Some(base)) = (found.commit.clone(), base) else { return };
+                let onto = research.champion.commit.clone().unwrap_or_default();
+                let (turn, task) = (turn.id.clone(), turn.task.clone());
+                self.act(Action::Replay { turn, task, commit, base, onto });
+            }
             ExperimentVerdict::Decide { status, why } => {
                 let row = self.row(&turn, &experiment, (status, why));
                 self.close_experiment(&turn, row);
@@ -105,9 +168,14 @@ impl Step<'_> {
         let open = research.open.as_ref();
         let (millis, microusd) = self.took(turn);
         let unmeasured = matches!(status, Status::Refused | Status::NoOp | Status::Repeat);
+        let frontier = experiment.frontier(status);
+        let why = match frontier.as_ref().and_then(|step| step.crowded_out) {
+            Some(oldest) => format!("{why}; experiment {oldest} leaves the frontier, which holds {FRONTIER_MOST}"),
+            None => why,
+        };
         Row {
             commit: found.commit.clone(),
-            base: open.map_or_else(|| research.base().cloned(), |open| open.base.clone()),
+            base: research.begun_from(),
             value: if zero { Some(0.0) } else { known.then(|| mean(unbiased(&values))) },
             delta: experiment.delta().filter(|_| known),
             samples: values,
@@ -120,6 +188,7 @@ impl Step<'_> {
             fixes: open.map_or(0, |open| open.fixes),
             plan: self.planned(experiment.spec, research),
             hash: experiment.inspection.hash.filter(|_| !crashed),
+            frontier,
             luck: if status == Status::Keep { experiment.luck() } else { 0.0 },
             description: experiment.inspection.description.clone(),
             ..Row::new(research.number + 1, status, turn.task.clone(), self.ctx.now)
@@ -147,9 +216,12 @@ impl Step<'_> {
         if is_line_due(research.number) {
             self.emit(Event::Note { text: status_line(&spec, &research) });
         }
-        self.climb(&research);
-        self.say_crashes(&research);
-        self.say_metric_errors(&research);
+        // What a shared run does next is decided where all its rows are.
+        if research.ends_after.is_none() {
+            self.climb(&research);
+            self.say_crashes(&research);
+            self.say_metric_errors(&research);
+        }
         self.act(Action::Record);
         let met = research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd);
         let found = turn.judgement.clone().unwrap_or_default();
@@ -171,19 +243,16 @@ impl Step<'_> {
     /// Begins the rung of the ladder that is due.
     fn climb(&mut self, research: &ResearchState) {
         let key = format!("research.stuck:{}", self.state().id);
-        if research.since_keep() == 0 {
-            return self.close_ticket(&key, "an experiment was kept");
+        if research.since_keep() < DUAL {
+            self.close_ticket(&key, "an experiment was kept");
         }
         let Some(rung) = Rung::begins(research.since_keep()) else { return };
         let text = format!("{} experiments in a row were not kept: {}", research.since_keep(), rung.describe());
         self.emit(Event::Note { text: text.clone() });
         match rung {
             Rung::Branch => {
-                let older: Vec<u32> = research.keeps.iter().map(|keep| keep.number).collect();
-                let older = &older[..older.len().saturating_sub(1)];
-                if !older.is_empty() {
-                    let at = mix(self.ctx.seed, u64::from(research.number)) % older.len() as u64;
-                    let from = older[usize::try_from(at).unwrap_or(0)];
+                // From what is on record alone: a run that was killed takes the same way.
+                if let Some(from) = research.older_keep(research.baseline.to_bits()) {
                     self.experiment(ExperimentStep::Branched { from });
                 }
             }
@@ -206,7 +275,7 @@ impl Step<'_> {
     /// A metric without a value is for a person to mend: it ends the run with a ticket.
     fn say_metric_errors(&mut self, research: &ResearchState) {
         let key = format!("research.metric:{}", self.state().id);
-        if research.metric_errors >= METRIC_ERRORS {
+        if research.metric_errors >= METRIC_ERRORS && !planted::is(Bug::MetricEndsSilently) {
             let again = format!("mend it, then: everloop resume {}", self.state().id);
             self.ticket(key, format!("{}; {again}", metric_failed(research)));
         } else if research.metric_errors == 0 {
@@ -217,11 +286,17 @@ impl Step<'_> {
     /// How a research run ends besides its bounds.
     pub(super) fn research_ending(&self) -> Option<LoopEnd> {
         let (spec, research) = of(self.state())?;
+        if let Some(last) = research.ends_after {
+            return (research.number >= last).then(|| LoopEnd::Exhausted { bound: "turns".to_owned() });
+        }
         if research.meets_goal(&spec) && !planted::is(Bug::GoalOnlyAtTheEnd) {
             return Some(LoopEnd::Reached);
         }
         if research.metric_errors >= METRIC_ERRORS {
             return Some(LoopEnd::Failed { why: metric_failed(&research) });
+        }
+        if planted::is(Bug::StopsWhenStuck) && research.rung() == Some(Rung::DualForcing) {
+            return Some(LoopEnd::Exhausted { bound: "patience".to_owned() });
         }
         (!research.is_patient(spec.patience)).then(|| LoopEnd::Exhausted { bound: "patience".to_owned() })
     }

@@ -56,7 +56,7 @@ impl Step<'_> {
         }
         match (plan, turn) {
             (RecoveryPlan::Baseline, _) if self.is_unattended() => {}
-            (RecoveryPlan::Baseline, _) => self.act(Action::Baseline),
+            (RecoveryPlan::Baseline, _) => self.request_baseline(),
             (RecoveryPlan::Advance, _) => self.advance(),
             (RecoveryPlan::Redo(action), _) => self.act(action),
             (RecoveryPlan::Weigh, Some(turn)) => self.weigh(&turn),
@@ -188,7 +188,7 @@ impl Step<'_> {
         let exit = turn.exit.clone().unwrap_or_default();
         let Assessment { outcome, keep, integrate } = assess(self.state(), &exit, found);
         self.emit(Event::TurnJudged { turn: id.clone(), judgement: found.clone() });
-        if self.state().research.is_some() {
+        if self.state().spec.research.is_some() {
             return self.experiment_judged(&turn, &exit, found);
         }
         if self.state().spec.workspace.mode == WorkspaceMode::InPlace {

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use super::{End, MeshLoop, Said, TaskReport};
+use super::{End, MeshLoop, Said, TaskReport, research};
 use crate::ids::{Fence, NodeId, TaskId};
 use crate::op::{Amendment, NewTask, Op, TaskRow, TaskState, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::Reason;
+use crate::research::row::Row;
 use crate::time::Time;
 
 /// Characters of its check's output that a task contains at most.
@@ -34,6 +35,8 @@ pub enum LeaderStep {
         /// The node that finished the task, and where its work is.
         report: TaskReport,
     },
+    /// An experiment that was not kept is over.
+    Fold { task: TaskId, row: Box<Row> },
     /// A task came to nothing.
     Refuse { task: TaskId, why: String },
     /// The loop is over.
@@ -69,7 +72,7 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
                     continue;
                 }
                 state.opened(&task, &check);
-                plan.notes.push(format!("task {} is to make `{check}` pass", task.id));
+                plan.notes.push(format!("task {} is to {}", task.id, title(state, &check)));
                 plan.ops.push(Op::Enqueue(*task));
             }
             LeaderStep::Refuse { task, why } => {
@@ -80,6 +83,10 @@ pub fn plan(state: &mut MeshLoop, rows: &[TaskRow], late: &[Said], busy: bool, n
                     state.call_off(&task, row.fence);
                 }
                 state.refuse(&task, &why);
+            }
+            LeaderStep::Fold { task, row } => {
+                plan.ops.extend(state.fold(&task, *row, None));
+                plan.changed = true;
             }
             LeaderStep::End(end) => plan.end(state, rows, end),
         }
@@ -99,7 +106,7 @@ impl LeaderPlan {
     fn end(&mut self, state: &mut MeshLoop, rows: &[TaskRow], end: End) {
         self.notes.push(format!("ended: {end}"));
         self.ops.extend(rows.iter().filter_map(cancel));
-        if let End::GivenUp { .. } | End::Exhausted { .. } = &end {
+        if let End::GivenUp { .. } | End::Exhausted { .. } | End::Failed { .. } = &end {
             let key = format!("mesh:{}", state.id);
             let text = format!("loop {} of the mesh ended: {end}", state.id);
             self.ops.push(Op::OpenTicket { key, owner: Some(state.id.clone()), text });
@@ -170,6 +177,9 @@ pub fn next(state: &MeshLoop, rows: &[TaskRow], busy: bool, now: Time) -> Vec<Le
     let Some(judged) = &state.judged else {
         return if busy { Vec::new() } else { vec![LeaderStep::Judge] };
     };
+    if state.spec.wanted.research.is_some() {
+        return research::next(state, rows, busy, now);
+    }
     if judged.board.all_pass() {
         return vec![LeaderStep::End(End::Reached)];
     }
@@ -254,6 +264,9 @@ pub fn overdue(rows: &[TaskRow], hub_now: Time) -> Vec<(TaskId, Fence)> {
 /// What an agent gets to read about a check. A node makes it again from the signed document,
 /// because the text of a task in the hub is not signed.
 pub fn prompt(state: &MeshLoop, check: &str) -> String {
+    if state.spec.wanted.research.is_some() {
+        return String::new();
+    }
     let results = state.judged.iter().flat_map(|judged| &judged.board.0);
     let output = results.filter(|result| result.name == check).map(|result| result.output.as_str()).next();
     let output = output.unwrap_or_default();
@@ -271,16 +284,16 @@ pub fn prompt(state: &MeshLoop, check: &str) -> String {
 }
 
 /// The title of the task for a check.
-pub fn title(check: &str) -> String {
-    format!("make `{check}` pass")
+pub fn title(state: &MeshLoop, check: &str) -> String {
+    if state.spec.wanted.research.is_some() { "make one experiment".to_owned() } else { format!("make `{check}` pass") }
 }
 
-fn task(state: &MeshLoop, check: &str, number: u32, now: Time) -> NewTask {
+pub(super) fn task(state: &MeshLoop, check: &str, number: u32, now: Time) -> NewTask {
     NewTask {
         id: TaskId::of_loop(&state.id, number),
         owner: Some(state.id.clone()),
         kind: "batch".to_owned(),
-        title: title(check),
+        title: title(state, check),
         prompt: prompt(state, check),
         priority: 0,
         deps: Vec::new(),

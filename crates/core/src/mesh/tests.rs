@@ -94,6 +94,7 @@ fn said(commit: Option<&str>) -> TaskReport {
         fence: Fence(1),
         short: false,
         why: "it did not".to_owned(),
+        experiment: None,
     }
 }
 
@@ -172,8 +173,13 @@ fn a_loop_that_ends_leaves_nobody_at_work_and_is_written_under_its_epoch() {
     let Op::SaveDoc { body, .. } = &batch[1] else { unreachable!("it was just seen") };
     assert_eq!(MeshLoop::read(body), Ok(state));
     let said = |version: &str| body.replacen("\"version\":3", &format!("\"version\":{version}"), 1);
-    assert!(MeshLoop::read(&said("4")).is_err_and(|why| why.contains("newer")));
-    assert!(MeshLoop::read(&said("1")).is_ok_and(|state| state.version == VERSION), "an older one is written anew");
+    assert!(MeshLoop::read(&said("5")).is_err_and(|why| why.contains("newer")));
+    let anew = |state: MeshLoop| state.version == WITHOUT_RESEARCH;
+    assert!(MeshLoop::read(&said("1")).is_ok_and(anew), "an older one is written anew");
+    let mut run = self::state();
+    run.spec.wanted.research = Some(Box::new(crate::research::tests_support::research()));
+    let run = MeshLoop::new(run.id, run.name, run.spec, NOW);
+    assert_eq!(run.version, VERSION, "a node that does not know research runs refuses it");
 }
 
 #[test]

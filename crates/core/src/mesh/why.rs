@@ -56,7 +56,10 @@ pub fn reason(view: &LoopView<'_>) -> Reason {
     }
     let queued = is(|state| *state == TaskState::Queued);
     let Some(ready) = queued.iter().map(|row| row.task.ready_at).min() else {
-        return by_leader(RuleId::MeshPlans).with("failing", failing(state));
+        return match &state.research {
+            Some(found) => by_leader(RuleId::MeshPlans).with("experiments", found.number),
+            None => by_leader(RuleId::MeshPlans).with("failing", failing(state)),
+        };
     };
     let reason = Reason::new(RuleId::MeshQueued).with("tasks", ids(&queued)).with("tried", attempts(&queued));
     if ready > now { reason.until(ready) } else { reason }
@@ -97,6 +100,13 @@ pub fn sentence(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> S
         }
         RuleId::MeshQueued => {
             format!("no node has taken {} yet; attempts that came to nothing: {}", input("tasks"), input("tried"))
+        }
+        RuleId::MeshPlans if !input("experiments").is_empty() => {
+            format!(
+                "{} experiments are over, and the leader {} makes tasks of the next",
+                input("experiments"),
+                input("leader")
+            )
         }
         RuleId::MeshPlans => {
             format!("the leader {} makes tasks of {} failing checks", input("leader"), input("failing"))
@@ -156,6 +166,10 @@ mod tests {
         assert_eq!(rules, ["mesh.leaderless", "mesh.plans", "mesh.merges", works, works, "mesh.queued", "mesh.queued"]);
         assert!(told.iter().all(|(rule, text)| text.ends_with(&format!("[{rule}]."))), "{told:?}");
         assert!(told[4].1.contains("over since 9000") && told[6].1.contains("until 30000"), "{told:?}");
+        state.research = Some(Box::new(crate::research::tests_support::state()));
+        let (plans, text) = rule(&state, &[], leader);
+        assert!(plans == "mesh.plans" && text.starts_with("0 experiments are over, and the leader n1"), "{text}");
+        state.research = None;
         state.waits = Some(Reason::new(RuleId::GuardBudget).with("bound", "calls"));
         assert_eq!(rule(&state, &[row("k-1", TaskState::Queued)], leader).0, "guard.budget");
         state.judged = None;

@@ -45,7 +45,7 @@ pub fn mesh_loop_of(local: &LoopId) -> Option<LoopId> {
 }
 
 /// A task that this node took.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     pub task: TaskId,
     /// Under which fence.
@@ -60,7 +60,7 @@ pub struct Held {
 }
 
 /// Where a node stands with a task.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Stage {
     /// It was taken, and its own loop is made and under way.
@@ -196,7 +196,10 @@ pub fn standing(held: &Held, row: Option<&TaskRow>, node: &NodeId) -> ClaimState
 
 /// Whether a task ended with this node's report.
 fn is_told(held: &Held, row: &TaskRow) -> bool {
-    matches!(&held.stage, Stage::Pushed { report } if super::leader::report(row).as_ref() == Some(report))
+    // The numbers of an experiment may differ in their last digit after a journey as text.
+    let plain = |report: TaskReport| TaskReport { experiment: None, ..report };
+    let told = super::leader::report(row).map(plain);
+    matches!(&held.stage, Stage::Pushed { report } if told == Some(plain(report.clone())))
 }
 
 /// Whether another node tried a task and failed too, or there is none that could. `late_results`:
@@ -318,10 +321,16 @@ pub fn local_spec(state: &MeshLoop, task: &TaskRow, fence: Fence, nodes: usize) 
     let judged = state.judged.as_ref()?;
     let passing = judged.board.passing();
     let mut spec = state.spec.wanted.clone();
-    let about = super::leader::prompt(state, check);
-    spec.goal = format!("{}\n\n{about}", spec.goal);
-    spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
-    spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
+    if let Some(research) = &mut spec.research {
+        // One experiment: its seed ends the loop. The bound is that of the run, for the prompt.
+        research.results = None;
+        spec.bounds = Bounds { max_turns: spec.bounds.max_turns, ..Bounds::default() };
+    } else {
+        let about = super::leader::prompt(state, check);
+        spec.goal = format!("{}\n\n{about}", spec.goal);
+        spec.checks.retain(|c| c.name == check || passing.contains(c.name.as_str()));
+        spec.bounds = Bounds { max_turns: Some(state.spec.task_turns), ..Bounds::default() };
+    }
     spec.guard.budget = reservation;
     super::eligibility::share(&mut spec, nodes);
     spec.workspace.include_dirty = false;

@@ -2,10 +2,11 @@
 //! nothing, and caps and escapes the texts in rows, which are data.
 
 use std::collections::BTreeSet;
-use std::fmt::{Arguments, Write as _};
 
 use super::Direction;
 use super::row::{Row, Status};
+use crate::picture::scale::{ValueRange, positions, ticks};
+use crate::picture::svg::{escape, figure, fit, pixel, put, put_line, put_path, put_text, step_line};
 
 /// Size of the drawing, with room for title, legend and labels around the plot.
 const WIDTH: f64 = 960.0;
@@ -40,14 +41,16 @@ const STYLE: &str = "\
 .everloop-chart .goal{stroke:#8250df;stroke-width:2;stroke-dasharray:.1 5}\
 .everloop-chart .keep{stroke:#1a7f37;stroke-width:10}\
 .everloop-chart .simpler{stroke:#0969da;stroke-width:8;stroke-linecap:square}\
-.everloop-chart .discard{stroke:#8c959f;stroke-width:5}.everloop-chart .start{stroke:#1f2328;stroke-width:8}\
-.everloop-chart .clipped{fill:#8c959f}.everloop-chart .failed{stroke:#cf222e;stroke-width:1.5}\
+.everloop-chart .frontier{stroke:#bf8700;stroke-width:8}\
+.everloop-chart .discard{stroke:#6e7781;stroke-width:6}.everloop-chart .start{stroke:#1f2328;stroke-width:8}\
+.everloop-chart .clipped{fill:#6e7781}.everloop-chart .failed{stroke:#cf222e;stroke-width:1.5}\
 @media (prefers-color-scheme:dark){.everloop-chart text{fill:#e6edf3}.everloop-chart .paper{fill:#0d1117}\
 .everloop-chart .grid{stroke:#2a313c}.everloop-chart .axis,.everloop-chart .baseline{stroke:#9198a1}\
 .everloop-chart .band{fill:#3fb950;fill-opacity:.18}.everloop-chart .best,.everloop-chart .keep{stroke:#3fb950}\
 .everloop-chart .goal{stroke:#bc8cff}.everloop-chart .simpler{stroke:#58a6ff}\
-.everloop-chart .discard{stroke:#6e7681}.everloop-chart .clipped{fill:#6e7681}\
-.everloop-chart .start{stroke:#e6edf3}.everloop-chart .failed{stroke:#ff7b72}}";
+.everloop-chart .frontier{stroke:#d29922}.everloop-chart .discard{stroke:#6e7681}.everloop-chart .clipped{fill:#6e7681}\
+.everloop-chart .start{stroke:#e6edf3}.everloop-chart .failed{stroke:#ff7b72}}\
+@media screen and (max-width:50rem){.everloop-chart{min-width:50rem}}";
 
 /// All experiments of a run over their order.
 #[derive(Clone, Copy, Debug)]
@@ -61,45 +64,13 @@ pub struct Chart<'a> {
     pub goal: Option<f64>,
 }
 
-/// The values between the lower and the upper edge of a plot.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Range {
-    low: f64,
-    high: f64,
-}
-
-impl Range {
-    /// A range that differs enough for a scale, around the same middle.
-    fn widened(self) -> Self {
-        let size = self.low.abs().max(self.high.abs());
-        if self.high - self.low > size * 1e-12 && self.high - self.low > 1e-290 {
-            return self;
-        }
-        let by = if size < 1e-250 { 1.0 } else { size * 0.05 };
-        Self { low: self.low - by, high: self.high + by }
-    }
-
-    fn padded(self) -> Self {
-        let by = (self.high - self.low) * 0.04;
-        Self { low: self.low - by, high: self.high + by }
-    }
-
-    /// Where a value lies: 0 at the lower edge, 1 at the upper one.
-    fn share(self, value: f64) -> f64 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-    }
-
-    fn holds(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-}
-
 /// How an experiment is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Start,
     Keep,
     Simpler,
+    Frontier,
     Discard,
     /// Its value is above or below the plot.
     Above,
@@ -111,7 +82,7 @@ enum Mark {
 /// The plot inside of the drawing.
 struct Plot {
     left: f64,
-    range: Range,
+    range: ValueRange,
     last: usize,
 }
 
@@ -159,11 +130,11 @@ impl Chart<'_> {
     }
 
     /// All champions with their noise, and the other values as far as they are not outliers.
-    fn range(&self) -> Range {
+    fn range(&self) -> ValueRange {
         let mut values: Vec<f64> = self.rows.iter().filter_map(placed).collect();
         values.sort_by(f64::total_cmp);
         let (Some(min), Some(max)) = (values.first().copied(), values.last().copied()) else {
-            return Range { low: 0.0, high: 1.0 };
+            return ValueRange { low: 0.0, high: 1.0 };
         };
         let at = |percent: usize| values[(values.len() - 1) * percent / 100];
         let champions: Vec<f64> = self.rows.iter().filter(|row| leads(row)).filter_map(placed).collect();
@@ -176,16 +147,16 @@ impl Chart<'_> {
         let (floor, ceiling) = (at(25).min(first) - reach, at(75).max(last) + reach);
         let low = values.iter().copied().find(|value| *value >= floor).unwrap_or(min).min(first - self.noise());
         let high = values.iter().copied().rfind(|value| *value <= ceiling).unwrap_or(max).max(last + self.noise());
-        let range = Range { low: low.min(high), high: high.max(low) }.widened();
+        let range = ValueRange { low: low.min(high), high: high.max(low) }.widened();
         self.with_goal(range)
     }
 
     /// A goal that is far away would flatten everything else.
-    fn with_goal(&self, range: Range) -> Range {
+    fn with_goal(&self, range: ValueRange) -> ValueRange {
         let span = range.high - range.low;
         match self.goal() {
             Some(goal) if goal >= range.low - span && goal <= range.high + span => {
-                Range { low: range.low.min(goal), high: range.high.max(goal) }
+                ValueRange { low: range.low.min(goal), high: range.high.max(goal) }
             }
             _ => range,
         }
@@ -230,6 +201,9 @@ impl Chart<'_> {
             self.count(Mark::Discard),
             self.count(Mark::Failed),
         );
+        if self.count(Mark::Frontier) > 0 {
+            put(&mut text, format_args!(" On the frontier: {}.", self.count(Mark::Frontier)));
+        }
         if let (Some(baseline), Some(best)) = (self.baseline(), self.best()) {
             put(&mut text, format_args!(" Baseline {}, best {}.", figure(baseline), figure(best)));
         }
@@ -307,6 +281,7 @@ impl Chart<'_> {
         let below = draw(Mark::Below, others / 5, &|x, _| format!("M{x} {bottom}l4-7h-8z"));
         let layers = [
             ("discard", draw(Mark::Discard, others, &dot)),
+            ("frontier", draw(Mark::Frontier, others, &dot)),
             ("clipped", above + &below),
             ("failed", failed),
             ("start", draw(Mark::Start, 1, &dot)),
@@ -340,8 +315,8 @@ impl Chart<'_> {
         for (position, row) in self.rows.iter().enumerate() {
             let value = placed(row);
             let mark = match (mark_of(row), value) {
-                (Mark::Discard, Some(value)) if value > plot.range.high => Mark::Above,
-                (Mark::Discard, Some(value)) if value < plot.range.low => Mark::Below,
+                (Mark::Discard | Mark::Frontier, Some(value)) if value > plot.range.high => Mark::Above,
+                (Mark::Discard | Mark::Frontier, Some(value)) if value < plot.range.low => Mark::Below,
                 (mark, _) => mark,
             };
             if mark == wanted {
@@ -377,6 +352,8 @@ impl Chart<'_> {
             ("discard", dot, format!("discarded {}", self.count(Mark::Discard))),
             ("failed", "m5-3l6 6m0-6l-6 6", format!("no value {}", self.count(Mark::Failed))),
         ];
+        let frontier = Some(self.count(Mark::Frontier)).filter(|count| *count > 0);
+        entries.extend(frontier.map(|count| ("frontier", dot, format!("frontier {count}"))));
         let line = "h16";
         entries.extend(self.best().map(|best| ("best", line, format!("best {}", figure(best)))));
         entries.extend(self.baseline().map(|value| ("baseline", line, format!("baseline {}", figure(value)))));
@@ -429,12 +406,15 @@ impl Chart<'_> {
             (Some(baseline), Some(best)) => format!("{} → {}, ", figure(baseline), figure(best)),
             _ => String::new(),
         };
-        let kept = format!("● kept {}, ◆ simpler {}", self.count(Mark::Keep), self.count(Mark::Simpler));
+        let mut kept = format!("● kept {}, ◆ simpler {}", self.count(Mark::Keep), self.count(Mark::Simpler));
+        if self.count(Mark::Frontier) > 0 {
+            put(&mut kept, format_args!(", ◇ frontier {}", self.count(Mark::Frontier)));
+        }
         format!("{ends}{kept}, · discarded {}, × no value {}", self.count(Mark::Discard), self.count(Mark::Failed))
     }
 
     /// The plot in cells: what is drawn later covers what was there.
-    fn grid(&self, range: Range, width: usize, height: usize) -> Vec<Vec<char>> {
+    fn grid(&self, range: ValueRange, width: usize, height: usize) -> Vec<Vec<char>> {
         let mut grid = vec![vec![' '; width]; height];
         let line = |value: f64| ((1.0 - range.share(value)) * (height - 1) as f64).round() as usize;
         if let Some(baseline) = self.baseline() {
@@ -457,6 +437,7 @@ impl Chart<'_> {
             let letter = match mark_of(row) {
                 Mark::Keep => '●',
                 Mark::Simpler => '◆',
+                Mark::Frontier => '◇',
                 _ => continue,
             };
             let Some(value) = placed(row) else { continue };
@@ -492,7 +473,7 @@ fn column(position: usize, rows: usize, width: usize) -> usize {
 
 /// The value at which a row is drawn. Crashes have none, whatever they printed.
 fn placed(row: &Row) -> Option<f64> {
-    let has = leads(row) || row.status == Status::Discard;
+    let has = leads(row) || matches!(row.status, Status::Discard | Status::Frontier);
     row.value.filter(|value| has && value.is_finite()).map(|value| value.clamp(-LARGEST, LARGEST))
 }
 
@@ -507,6 +488,7 @@ fn mark_of(row: &Row) -> Mark {
         Status::Baseline => Mark::Start,
         Status::Keep => Mark::Keep,
         Status::Simpler => Mark::Simpler,
+        Status::Frontier => Mark::Frontier,
         Status::Discard => Mark::Discard,
         Status::Crash | Status::Timeout | Status::NoOp | Status::Refused | Status::Repeat | Status::MetricError => {
             Mark::Failed
@@ -522,138 +504,10 @@ fn thinned(dots: &[(usize, f64, f64)], most: usize) -> Vec<(usize, f64, f64)> {
     (0..count).map(|nth| *apart[nth * apart.len() / count]).collect()
 }
 
-/// Round values in a range with their labels, about `most` of them.
-fn ticks(range: Range, most: u32) -> Vec<(f64, String)> {
-    let raw = (range.high - range.low) / f64::from(most);
-    let unit = 10f64.powi(raw.log10().floor() as i32);
-    let step = [1.0, 2.0, 5.0].map(|factor| factor * unit).into_iter().find(|step| *step >= raw).unwrap_or(10.0 * unit);
-    let (first, last) = ((range.low / step).ceil() as i64, (range.high / step).floor() as i64);
-    let label = |value: f64| {
-        let exponent = |number: f64| number.abs().log10().floor();
-        if value == 0.0 {
-            return "0".to_owned();
-        }
-        if value.abs() >= 1e7 || step < 1e-5 {
-            let digits = (exponent(value) - exponent(step)).clamp(0.0, 15.0) as usize;
-            return format!("{value:.digits$e}");
-        }
-        let digits = (-exponent(step)).max(0.0) as usize;
-        format!("{value:.digits$}")
-    };
-    (first..=last).take(most as usize + 2).map(|n| n as f64 * step).map(|value| (value, label(value))).collect()
-}
-
-/// The positions of rows that have a label: round ones, about eight.
-fn positions(rows: usize) -> Vec<usize> {
-    if rows < 2 {
-        return (0..rows).collect();
-    }
-    let range = Range { low: 0.0, high: (rows - 1) as f64 };
-    let whole = ticks(range, 8).into_iter().filter(|(value, _)| (value - value.round()).abs() < 1e-9);
-    whole.map(|(value, _)| value.round() as usize).filter(|position| *position < rows).collect()
-}
-
-/// Adds a text.
-pub(super) fn put(out: &mut String, text: Arguments<'_>) {
-    out.write_fmt(text).expect("a string takes everything");
-}
-
-/// Adds a text and ends the line.
-pub(super) fn put_line(out: &mut String, text: Arguments<'_>) {
-    put(out, text);
-    out.push('\n');
-}
-
-fn put_path(out: &mut String, class: &str, path: &str) {
-    put_line(out, format_args!("<path class=\"{class}\" d=\"{path}\"/>"));
-}
-
-fn put_text(out: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
-    let (x, y, text) = (pixel(x), pixel(y), escape(text));
-    put_line(out, format_args!("<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\">{text}</text>"));
-}
-
-/// A line that goes on at its height until the next value begins.
-fn step_line(steps: &[(f64, f64)], height: impl Fn(f64) -> f64) -> String {
-    let mut path = String::new();
-    for (x, value) in steps {
-        let (across, up) = if path.is_empty() { ('M', ' ') } else { ('H', 'V') };
-        put(&mut path, format_args!("{across}{}{up}{}", pixel(*x), pixel(height(*value))));
-    }
-    path
-}
-
-/// A coordinate with one digit after the point.
-fn pixel(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-}
-
-/// A value with five significant digits.
-pub(super) fn figure(value: f64) -> String {
-    if !value.is_finite() {
-        return "–".to_owned();
-    }
-    let exponent = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
-    let trimmed = |text: &str| text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    if !(-4.0..9.0).contains(&exponent) {
-        let text = format!("{value:.4e}");
-        return text.split_once('e').map_or(text.clone(), |(digits, power)| format!("{}e{power}", trimmed(digits)));
-    }
-    let digits = (4.0 - exponent).max(0.0) as usize;
-    let text = format!("{value:.digits$}");
-    if text.contains('.') { trimmed(&text) } else { text }
-}
-
-/// Columns of a letter in a terminal; too many rather than too few.
-fn columns(letter: char) -> usize {
-    if matches!(letter, '\0'..='\u{10ff}' | '\u{2010}'..='\u{25ff}') { 1 } else { 2 }
-}
-
-/// A text as one line without control characters, cut to so many columns.
-pub(super) fn fit(text: &str, most: usize) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let line: String = words.collect::<Vec<_>>().join(" ").chars().filter(|c| !is_invisible(*c)).collect();
-    if line.chars().map(columns).sum::<usize>() <= most {
-        return line;
-    }
-    let mut used = 1;
-    let kept = line.chars().take_while(|letter| {
-        used += columns(*letter);
-        used <= most
-    });
-    let kept: String = kept.collect();
-    if most == 0 { String::new() } else { format!("{}…", kept.trim_end()) }
-}
-
-/// Characters that are not seen, of which some turn a line around, and those that XML cannot hold.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-        || matches!(letter, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
-}
-
-/// A text as content or attribute of HTML and SVG. Characters that XML cannot hold, and those that
-/// turn a line around, are replaced.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' | '\t' => out.push(letter),
-            _ if letter.is_control() || is_invisible(letter) => out.push('\u{fffd}'),
-            _ => out.push(letter),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::picture::svg::columns;
     use crate::research::tests_support::row;
 
     fn chart(rows: &[Row]) -> Chart<'_> {
@@ -741,7 +595,7 @@ mod tests {
         let mut rows = usual();
         rows.push(row(9, Status::Discard, Some(1e9)));
         let chart = chart(&rows);
-        assert_eq!(chart.range(), Range { low: 5.0, high: 11.0 });
+        assert_eq!(chart.range(), ValueRange { low: 5.0, high: 11.0 });
         assert!(chart.svg().contains("<path class=\"clipped\""));
         assert_sound(&chart);
         let svg = Chart { goal: Some(-1e6), ..chart }.svg();
@@ -784,17 +638,6 @@ mod tests {
             let columns = |line: &str| line.chars().map(columns).sum::<usize>();
             assert!(text.lines().all(|line| columns(line) <= width), "{width} x {height}:\n{text}");
             assert!(text.lines().count() <= height);
-        }
-    }
-
-    #[test]
-    fn labels_are_round_and_figures_short() {
-        let labels = |low, high| ticks(Range { low, high }, 5).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
-        assert_eq!(labels(0.0, 1.0), ["0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
-        assert_eq!(labels(-7.0, 12.0), ["-5", "0", "5", "10"]);
-        assert_eq!(positions(101), [0, 20, 40, 60, 80, 100]);
-        for (value, text) in [(0.0, "0"), (100.0, "100"), (1234.56, "1234.6"), (1e12, "1e12"), (-2.5e-7, "-2.5e-7")] {
-            assert_eq!(figure(value), text);
         }
     }
 }

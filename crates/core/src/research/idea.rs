@@ -85,7 +85,7 @@ pub fn focus(spec: &ResearchSpec, state: &ResearchState, left: Option<u32>) -> F
             }
         }
         Some(Rung::Branch) => {
-            if let Some(line) = &state.line {
+            if let Some(line) = state.line_due() {
                 return Focus::Branch { from: line.from };
             }
         }
@@ -159,7 +159,7 @@ fn words(description: &str) -> BTreeSet<String> {
 /// experiments.
 pub fn repeated(state: &ResearchState) -> Vec<(String, Vec<u32>)> {
     let mut found: Vec<(String, Vec<u32>)> = Vec::new();
-    for row in state.rows.iter().rev().filter(|row| row.number > 0 && !row.status.keeps()) {
+    for row in state.rows.iter().rev().filter(|row| row.number > 0 && !row.status.succeeds()) {
         match found.iter_mut().find(|(description, _)| is_same_idea(description, &row.description)) {
             Some((_, numbers)) => numbers.insert(0, row.number),
             None => found.push((row.description.clone(), vec![row.number])),

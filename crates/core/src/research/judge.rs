@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::pareto::{Frontier, FrontierStep, secondary_values};
 use super::race::{Look, Race, mean, unbiased};
 use super::row::Status;
 use super::sample::{Contender, CrashKind, Measured, Sample};
@@ -43,6 +44,8 @@ pub enum ExperimentVerdict {
         kind: CrashKind,
         text: String,
     },
+    /// The champion has changed meanwhile: the change is made again on it and measured there.
+    Replay,
     Decide {
         status: Status,
         why: String,
@@ -81,7 +84,7 @@ impl Experiment<'_> {
     /// What comes next.
     pub fn weigh(&self) -> ExperimentVerdict {
         let decide = |status, why: String| ExperimentVerdict::Decide { status, why };
-        if !self.found.violations.is_empty() {
+        if !self.found.violations.is_empty() && !planted::is(Bug::AcceptsCheats) {
             return decide(Status::Refused, format!("it changed {}", self.found.violations.join(", ")));
         }
         if !self.found.changed {
@@ -102,18 +105,49 @@ impl Experiment<'_> {
                     let why = format!("the measurement took longer than {} s", limit_ms.div_ceil(1000));
                     return decide(Status::Timeout, why);
                 }
+                Measured::Unreadable { why } if planted::is(Bug::ErrorsAreDiscards) => {
+                    return decide(Status::Discard, why.clone());
+                }
                 Measured::Unreadable { why } => return decide(Status::MetricError, why.clone()),
             }
         }
         if self.again.iter().any(|(subject, sample)| *subject == Contender::Champion && sample.value().is_none()) {
             return decide(Status::Discard, "the champion could not be measured again".to_owned());
         }
-        self.compare()
+        match self.compare() {
+            ExperimentVerdict::Decide { status: Status::Discard, why } => self.place(why),
+            other => other,
+        }
+    }
+
+    /// What comes next for a change that is not kept: it may have a place on the frontier.
+    fn place(&self, why: String) -> ExperimentVerdict {
+        let values = self.values();
+        let secondary = secondary_values(&self.spec.metric.pareto, &self.samples());
+        let frontier = Frontier::of(self.spec, self.state).zip(secondary);
+        let admitted = frontier.filter(|(frontier, own)| frontier.admits(mean(unbiased(&values)), own));
+        match admitted {
+            None => ExperimentVerdict::Decide { status: Status::Discard, why },
+            Some((frontier, _)) if frontier.needs_another_look(values.len()) => {
+                ExperimentVerdict::Measure(Contender::Candidate)
+            }
+            Some(_) => {
+                let why = format!("{why}; nothing on the frontier is as good in everything");
+                ExperimentVerdict::Decide { status: Status::Frontier, why }
+            }
+        }
+    }
+
+    /// How an experiment with this status changes the frontier.
+    pub fn frontier(&self, status: Status) -> Option<FrontierStep> {
+        let frontier = Frontier::of(self.spec, self.state).filter(|_| status.succeeds())?;
+        let secondary = secondary_values(&self.spec.metric.pareto, &self.samples())?;
+        frontier.join(mean(unbiased(&self.values())), secondary, status.keeps())
     }
 
     fn crashed(&self, kind: CrashKind, text: &str) -> ExperimentVerdict {
         let mended = self.state.open.as_ref().map_or(0, |open| open.fixes);
-        if mended < kind.fixes() {
+        if mended < kind.fixes() || planted::is(Bug::MendsForEver) {
             return ExperimentVerdict::Fix { kind, text: text.to_owned() };
         }
         let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output").trim();
@@ -127,7 +161,9 @@ impl Experiment<'_> {
         let look = if values.is_empty() { Look::Measure(Contender::Candidate) } else { race.next() };
         let decide = |status, why: &str| ExperimentVerdict::Decide { status, why: why.to_owned() };
         let size = self.inspection.size();
+        let stale = self.state.is_stale() && !planted::is(Bug::KeepsStaleWinners);
         match look {
+            Look::Measure(_) | Look::Keep if stale => ExperimentVerdict::Replay,
             Look::Measure(subject) => ExperimentVerdict::Measure(subject),
             Look::Keep if self.spec.simplicity && self.is_not_worth_it(gain) => {
                 decide(Status::Discard, "the gain is too small for so many lines")
@@ -135,7 +171,9 @@ impl Experiment<'_> {
             Look::Keep => decide(Status::Keep, "better than the champion"),
             Look::Discard if self.spec.simplicity && simplicity::is_simpler(gain, sigma, size) => {
                 // One look may be luck here, too.
-                if race.rule == KeepRule::Race && !race.exact && values.len() < 2 {
+                if stale {
+                    ExperimentVerdict::Replay
+                } else if race.rule == KeepRule::Race && !race.exact && values.len() < 2 {
                     ExperimentVerdict::Measure(Contender::Candidate)
                 } else {
                     decide(Status::Simpler, "shorter, and not worse")
@@ -175,7 +213,7 @@ impl Experiment<'_> {
 
 /// Whether the same difference was measured before.
 pub fn is_repeat(state: &ResearchState, hash: Option<u64>) -> bool {
-    hash.is_some_and(|hash| state.hashes.contains(&hash))
+    hash.is_some_and(|hash| state.hashes.contains(&hash)) && !planted::is(Bug::MeasuresRepeats)
 }
 
 /// The share of a normal distribution above so many deviations (Abramowitz and Stegun 26.2.17).
@@ -194,6 +232,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::research::pareto::{FrontierPoint, SecondaryMetric};
     use crate::research::state::OpenExperiment;
     use crate::research::tests_support::{noisy_state, research, state};
     use crate::scoreboard::{CheckResult, Scoreboard, Verdict};
@@ -304,6 +343,34 @@ mod tests {
         let mut lost = Case::new(noisy_state(), value(9.8));
         lost.again.push((Contender::Champion, crash(CrashKind::Runtime)));
         lost.is(Status::Discard);
+    }
+
+    #[test]
+    fn what_is_not_kept_may_have_a_place_on_the_frontier() {
+        let sized = |value: f64, size: f64| {
+            let others = BTreeMap::from([("size".to_owned(), size)]);
+            Sample { result: Measured::Value { value, others }, millis: 10 }
+        };
+        let case = |state: ResearchState, sample: Sample| {
+            let mut case = Case::new(state, sample);
+            let secondary = BTreeMap::from([("size".to_owned(), 100.0)]);
+            let start = FrontierPoint { number: 0, commit: None, value: 10.0, secondary, description: String::new() };
+            case.state.frontier = vec![start];
+            case.spec.metric.pareto = vec![SecondaryMetric::read("size").unwrap()];
+            case
+        };
+        case(state(), sized(11.0, 90.0)).is(Status::Frontier);
+        case(state(), sized(11.0, 100.0)).is(Status::Discard);
+        case(state(), sized(9.0, 200.0)).is(Status::Keep);
+        let mut without = case(state(), sized(11.0, 90.0));
+        without.spec.metric.pareto.clear();
+        without.is(Status::Discard);
+        let mut noisy = case(noisy_state(), sized(11.0, 90.0));
+        assert_eq!(noisy.verdict(), ExperimentVerdict::Measure(Contender::Candidate), "one look is not enough");
+        noisy.again.push((Contender::Candidate, sized(11.2, 90.0)));
+        noisy.is(Status::Frontier);
+        assert_eq!(case_of(&noisy).frontier(Status::Frontier).map(|step| step.dominated), Some(Vec::new()));
+        assert_eq!(case_of(&noisy).frontier(Status::Discard), None);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::planted::{self, Bug};
+
 /// A rung of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,7 +23,8 @@ pub enum Rung {
 const REFINE: u32 = 5;
 const NEXT_PLAN: u32 = 10;
 const BRANCH: u32 = 15;
-const DUAL: u32 = 25;
+/// The same, for the last rung.
+pub const DUAL: u32 = 25;
 /// From the last rung on, it and the one before alternate.
 const ALTERNATE: u32 = 10;
 
@@ -30,6 +33,7 @@ impl Rung {
     pub fn of(since_keep: u32) -> Option<Rung> {
         match since_keep {
             0..REFINE => None,
+            _ if planted::is(Bug::RungNeverChanges) => Some(Rung::Refine),
             REFINE..NEXT_PLAN => Some(Rung::Refine),
             NEXT_PLAN..BRANCH => Some(Rung::NextPlan),
             BRANCH..DUAL => Some(Rung::Branch),
@@ -50,6 +54,12 @@ impl Rung {
         (0..=since_keep).rev().take_while(|n| Rung::of(*n) == rung).last().unwrap_or(since_keep)
     }
 
+    /// Whether the next experiment begins from an older keep where the rung is for it: every other
+    /// one, the first included.
+    pub fn is_on_line(since_keep: u32) -> bool {
+        Rung::of(since_keep) == Some(Rung::Branch) && (since_keep - Rung::began(since_keep)).is_multiple_of(2)
+    }
+
     /// Its name in explanations.
     pub fn label(self) -> &'static str {
         match self {
@@ -65,7 +75,7 @@ impl Rung {
         match self {
             Rung::Refine => "the code and all results are read again before the next change",
             Rung::NextPlan => "the next strategy of the plan is due",
-            Rung::Branch => "the next experiments begin from an older keep",
+            Rung::Branch => "every other experiment begins from an older keep",
             Rung::DualForcing => "two opposite changes are described, and the less likely one is tried",
         }
     }
@@ -91,6 +101,8 @@ mod tests {
             ]
         );
         assert_eq!(Rung::of(4), None);
+        let on_line: Vec<u32> = (1..40).filter(|n| Rung::is_on_line(*n)).collect();
+        assert_eq!(on_line, [15, 17, 19, 21, 23, 35, 37, 39]);
         assert_eq!([5, 9, 14, 24, 34, 36, 50].map(Rung::began), [5, 5, 10, 15, 25, 35, 45]);
     }
 }

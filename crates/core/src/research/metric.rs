@@ -10,7 +10,7 @@ use super::MetricSpec;
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricReading {
     pub value: f64,
-    /// Further `METRIC name=value` lines; they are recorded and never decide.
+    /// Further `METRIC name=value` lines; they are recorded and never decide about a keep.
     pub others: BTreeMap<String, f64>,
 }
 
@@ -25,19 +25,27 @@ pub enum MetricError {
     NotFinite { text: String },
     #[error("the value {value} is outside of the bounds")]
     OutOfBounds { value: f64 },
+    #[error("no further line reads `METRIC {name}=value`, and it counts for the frontier")]
+    NoSecondary { name: String },
     #[error("the output holds no JSON with a number at `{path}`")]
     NoPath { path: String },
 }
 
 /// Reads the output of a run that ended with exit code 0.
 pub fn read(output: &str, spec: &MetricSpec) -> Result<MetricReading, MetricError> {
-    let reading = match &spec.json_path {
+    let mut reading = match &spec.json_path {
         Some(path) => in_json(output, path)?,
         None => match named(output)? {
             all if all.is_empty() => MetricReading { value: bare(output)?, others: BTreeMap::new() },
             all => chosen(all, spec.name.as_deref())?,
         },
     };
+    if spec.json_path.is_some() && !spec.pareto.is_empty() {
+        reading.others = named(output)?.into_iter().collect();
+    }
+    if let Some(missing) = spec.pareto.iter().find(|metric| !reading.others.contains_key(&metric.name)) {
+        return Err(MetricError::NoSecondary { name: missing.name.clone() });
+    }
     let inside = spec.min.is_none_or(|min| reading.value >= min) && spec.max.is_none_or(|max| reading.value <= max);
     if inside { Ok(reading) } else { Err(MetricError::OutOfBounds { value: reading.value }) }
 }
@@ -102,6 +110,8 @@ fn at_path(json: &Value, path: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::research::Direction;
+    use crate::research::pareto::SecondaryMetric;
     use crate::research::tests_support::metric;
 
     fn value(output: &str) -> Result<f64, String> {
@@ -144,6 +154,20 @@ mod tests {
         for wrong in ["{}", "not json", r#"{"results": [{}, {"mean": "2"}]}"#] {
             assert!(matches!(read(wrong, &spec), Err(MetricError::NoPath { .. })), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_further_metric_that_counts_has_to_be_there() {
+        let size = SecondaryMetric { name: "size".to_owned(), direction: Direction::Lower };
+        let spec = MetricSpec { pareto: vec![size], ..metric() };
+        assert_eq!(read("METRIC time=4\nMETRIC size=10\n", &spec).map(|r| r.others["size"]), Ok(10.0));
+        for wrong in ["METRIC time=4\n", "4\n", "METRIC size=4\n"] {
+            let said = read(wrong, &spec).unwrap_err().to_string();
+            assert!(said.contains("`METRIC size=value`"), "{wrong}: {said}");
+        }
+        let spec = MetricSpec { json_path: Some("mean".to_owned()), ..spec };
+        let reading = read("METRIC size=10\n{\"mean\": 2.5}\n", &spec).unwrap();
+        assert_eq!((reading.value, reading.others["size"]), (2.5, 10.0));
     }
 
     #[test]

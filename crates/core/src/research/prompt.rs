@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::idea::{Focus, MARK, focus, repeated, untried};
+use super::pareto::{FrontierPoint, SecondaryMetric};
 use super::row::{Row, short};
 use crate::state::LoopState;
 
@@ -32,6 +33,10 @@ pub struct ExperimentPrompt {
     pub failed: Vec<String>,
     /// Ideas that were tried more than once without success; data.
     pub repeated: Vec<String>,
+    /// Further metrics that count, as `size (lower is better)`.
+    pub pareto: Vec<String>,
+    /// Experiments on the frontier, newest first; data.
+    pub frontier: Vec<String>,
     /// Strategies of the plan that no experiment was about.
     pub untried: Vec<String>,
     pub scope: Vec<String>,
@@ -43,7 +48,8 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
     let (spec, research) = (state.spec.research.as_deref()?, state.research.as_deref()?);
     let focus = focus(spec, research, state.experiments_left());
     let kept = research.keeps.iter().skip(1).rev().take(LISTED);
-    let failed = research.rows.iter().rev().filter(|row| !row.status.keeps()).take(LISTED);
+    let failed = research.rows.iter().rev().filter(|row| !row.status.succeeds()).take(LISTED);
+    let past = spec.history.clone().unwrap_or_default();
     Some(ExperimentPrompt {
         metric: spec.metric.check.run.clone(),
         direction: spec.metric.direction.label(),
@@ -51,7 +57,7 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
         champion: short(research.champion.value()),
         champion_number: research.champion.number,
         goal_value: spec.goal_value.map(short),
-        number: research.number + 1,
+        number: research.number + research.others() + 1,
         noise: (!research.exact).then(|| short(research.sigma())),
         focus: words(&focus),
         strategy: match &focus {
@@ -59,9 +65,14 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
             _ => None,
         },
         about: about(&focus),
-        kept: kept.map(|keep| format!("{} -> {}", keep.description, short(keep.value))).collect(),
-        failed: failed.map(tried).collect(),
+        kept: kept
+            .map(|keep| format!("{} -> {}", keep.description, short(keep.value)))
+            .chain(past.kept.iter().map(earlier))
+            .collect(),
+        failed: failed.map(tried).chain(past.failed.iter().map(earlier)).collect(),
         repeated: repeated(research).into_iter().map(again).collect(),
+        pareto: spec.metric.pareto.iter().map(counts).collect(),
+        frontier: research.frontier.iter().rev().take(LISTED).map(on_frontier).collect(),
         untried: untried(spec, research).into_iter().map(|(_, strategy)| strategy).collect(),
         scope: spec.scope.clone(),
         mark: MARK,
@@ -71,6 +82,20 @@ pub fn experiment(state: &LoopState) -> Option<ExperimentPrompt> {
 fn tried(row: &Row) -> String {
     let value = row.value.map_or_else(String::new, |value| format!(" -> {}", short(value)));
     format!("{}{value}: {} ({})", row.description, row.status.label(), row.why)
+}
+
+fn counts(metric: &SecondaryMetric) -> String {
+    format!("{} ({} is better)", metric.name, metric.direction.label())
+}
+
+fn on_frontier(point: &FrontierPoint) -> String {
+    let further = point.secondary.iter().map(|(name, value)| format!(", {name} {}", short(*value)));
+    format!("experiment {}: {}{}: {}", point.number, short(point.value), further.collect::<String>(), point.description)
+}
+
+/// An idea of a table from before the run.
+fn earlier(idea: &String) -> String {
+    format!("before this run: {idea}")
 }
 
 fn again((description, numbers): (String, Vec<u32>)) -> String {

@@ -1,13 +1,15 @@
-//! The report of a research run: one HTML page without scripts and without other files, what became
-//! of the plan, and what to do next. All texts of rows, plans and diffs are data: they are capped
-//! and escaped here.
+//! The report of a research run: one HTML page without scripts and without other files, and what
+//! became of the plan. All texts of rows, plans and diffs are data: they are capped and escaped
+//! here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::chart::{Chart, escape, figure, fit, put, put_line};
-use super::idea::near;
+use super::chart::Chart;
+use super::pareto::{FrontierPoint, SecondaryMetric};
 use super::row::{Row, Status};
+use crate::picture::page::{capped, dollars, left_out, page, section};
+use crate::picture::svg::{escape, figure, fit, put, put_line};
 use crate::time::human;
 
 /// The page with 1,000 rows can still be attached to a mail or an issue; the table takes what the
@@ -20,38 +22,16 @@ const KEPT_BYTES: usize = 35_000;
 const DIFFS_BYTES: usize = 40_000;
 const FAILURES_BYTES: usize = 25_000;
 const STEPS_BYTES: usize = 8_000;
+const FRONTIER_BYTES: usize = 16_000;
 /// A longer diff is read in the repository.
 const DIFF_LINES: usize = 80;
 const DIFF_COLUMNS: usize = 200;
 /// Columns of a text in a cell, and of one that has a line of its own.
-const CELL_COLUMNS: usize = 90;
-const TEXT_COLUMNS: usize = 240;
+pub(super) const CELL_COLUMNS: usize = 90;
+pub(super) const TEXT_COLUMNS: usize = 240;
 /// Experiments that are listed by number, and descriptions that are examples.
 const NUMBERS: usize = 15;
 const EXAMPLES: usize = 3;
-/// More next steps than this are no priorities.
-const MAX_STEPS: usize = 10;
-/// Places among the next steps that untried strategies do not take.
-const MISSES_RESERVED: usize = 3;
-const CRASHES_RESERVED: usize = 2;
-
-/// Nothing is loaded or run even if a text were not escaped.
-const HEAD: &str = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-<meta name=\"color-scheme\" content=\"light dark\">\n";
-
-const STYLE: &str = "\
-:root{--ink:#1f2328;--paper:#fff;--faint:#59636e;--line:#d1d9e0;--soft:#f6f8fa;--added:#dafbe1;--removed:#ffebe9}\
-@media (prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#0d1117;--faint:#9198a1;--line:#3d444d;\
---soft:#151b23;--added:#12361f;--removed:#4a1a1c}}\
-body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:62rem;margin:2rem auto;\
-padding:0 1rem;overflow-wrap:anywhere}h1,h2,h3{line-height:1.25}h2{margin-top:2.5rem}figure{margin:1rem 0}\
-figcaption,.note{color:var(--faint)}dl{display:grid;grid-template-columns:max-content 1fr;gap:.3rem 1.5rem}\
-dt{color:var(--faint)}dd{margin:0}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}\
-th,td{text-align:left;vertical-align:top;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
-pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.85rem}ins,del{text-decoration:none}\
-ins{background:var(--added)}del{background:var(--removed)}summary{cursor:pointer}";
 
 /// A research run for people.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +48,9 @@ pub struct Report<'a> {
     /// Keeps that are probably luck.
     pub false_keeps: f64,
     pub next_steps: &'a [String],
+    /// The frontier, and the further metrics that it is about.
+    pub frontier: &'a [FrontierPoint],
+    pub secondary: &'a [SecondaryMetric],
 }
 
 /// What became of a strategy of the plan, or of everything that was kept beside the plan.
@@ -135,82 +118,24 @@ pub fn plan_versus_reality(rows: &[Row], plan: &[String]) -> Vec<PlanOutcome> {
     outcomes
 }
 
-/// What to do next, the most promising first: untried strategies, near misses, crashes. At most
-/// ten, of which some are near misses and crashes however long the plan is.
-pub fn next_steps(rows: &[Row], plan: &[String], sigma: f64) -> Vec<String> {
-    let untried = plan_versus_reality(rows, plan).into_iter().filter(|outcome| outcome.reality() == Reality::NotTried);
-    let untried = untried.map(|outcome| format!("Try the untried strategy: {}", fit(&outcome.strategy, TEXT_COLUMNS)));
-    let (misses, crashes) = (near_misses(rows, sigma), repairs(rows));
-    let crashes_reserved = crashes.len().min(CRASHES_RESERVED);
-    let reserved = misses.len().min(MISSES_RESERVED) + crashes_reserved;
-    let mut steps: Vec<String> = untried.take(MAX_STEPS - reserved).collect();
-    let left = MAX_STEPS - steps.len() - crashes_reserved;
-    steps.extend(misses.into_iter().take(left));
-    let left = MAX_STEPS - steps.len();
-    steps.extend(crashes.into_iter().take(left));
-    steps
-}
-
-/// Discards beside the best value, the closest first. The last keep is the best one, because a keep
-/// is better than all before; so no direction is needed.
-fn near_misses(rows: &[Row], sigma: f64) -> Vec<String> {
-    let is_best = |row: &&Row| matches!(row.status, Status::Baseline | Status::Keep);
-    let value_of = |row: &Row| row.value.filter(|value| value.is_finite());
-    let Some(best) = rows.iter().rev().filter(is_best).find_map(value_of) else { return Vec::new() };
-    let near = near(best, sigma);
-    let is_open = |row: &&Row| row.status == Status::Discard && row.guard != Some(false);
-    let mut misses: Vec<(f64, &Row)> =
-        rows.iter().filter(is_open).filter_map(|row| Some(((value_of(row)? - best).abs(), row))).collect();
-    misses.retain(|(distance, _)| *distance <= near);
-    misses.sort_by(|(one, first), (other, second)| one.total_cmp(other).then(second.number.cmp(&first.number)));
-    let step = |(distance, row): (f64, &Row)| {
-        let (number, apart, best) = (row.number, figure(distance), figure(best));
-        let change = fit(&row.description, TEXT_COLUMNS);
-        format!("Refine or combine experiment {number}, which is {apart} away from the best value {best}: {change}")
-    };
-    misses.into_iter().map(step).collect()
-}
-
-/// Crashes of changes that were never measured, the newest first and every change once.
-fn repairs(rows: &[Row]) -> Vec<String> {
-    let measured = rows.iter().filter(|row| row.value.is_some());
-    let mut seen: BTreeSet<&str> = measured.map(|row| row.description.as_str()).collect();
-    let mut steps = Vec::new();
-    for row in rows.iter().rev().filter(|row| matches!(row.status, Status::Crash | Status::Timeout)) {
-        if !seen.insert(&row.description) {
-            continue;
-        }
-        let why = if row.why.is_empty() { String::new() } else { format!(" ({})", fit(&row.why, CELL_COLUMNS)) };
-        let verb = if row.status == Status::Timeout { "Speed up" } else { "Repair" };
-        let change = fit(&row.description, TEXT_COLUMNS);
-        steps.push(format!("{verb} experiment {}, which has no value{why}: {change}", row.number));
-        if steps.len() == MAX_STEPS {
-            break;
-        }
-    }
-    steps
-}
-
 impl Report<'_> {
     /// The page: complete in one file, at most 300 KB.
     pub fn html(&self) -> String {
         let name = escape(&fit(self.name, CELL_COLUMNS));
         let goal = escape(&fit(self.goal, 4 * TEXT_COLUMNS));
-        let start = format!(
-            "{HEAD}<title>Research: {name}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n\
-             <h1>Research: {name}</h1>\n<p>{goal}</p>\n{}{}",
-            self.summary(),
-            self.figure(),
-        );
+        let title = format!("Research: {name}");
+        let start = format!("<h1>{title}</h1>\n<p>{goal}</p>\n{}{}", self.figure(), self.summary());
         let end = format!(
-            "{}{}{}{}</main>\n</body>\n</html>\n",
+            "{}{}{}{}{}",
             self.plan_section(),
             self.kept_section(),
+            self.frontier_section(),
             self.failures_section(),
             self.steps_section(),
         );
-        let table = self.table(PAGE_BYTES.saturating_sub(start.len() + end.len()));
-        format!("{start}{table}{end}")
+        let frame = page(&title, "").len();
+        let table = self.table(PAGE_BYTES.saturating_sub(frame + start.len() + end.len()));
+        page(&title, &format!("{start}{table}{end}"))
     }
 
     fn count(&self, statuses: &[Status]) -> usize {
@@ -247,11 +172,14 @@ impl Report<'_> {
             let reached = if is_met { "reached" } else { "not reached" };
             entries.insert(3, ("Goal", format!("{}, {reached}", figure(goal))));
         }
+        if !self.secondary.is_empty() {
+            entries.insert(5, ("On the frontier", self.count(&[Status::Frontier]).to_string()));
+        }
         let mut list = String::new();
         for (what, text) in &entries {
             put_line(&mut list, format_args!("<dt>{what}</dt><dd>{}</dd>", escape(text)));
         }
-        format!("<section>\n<h2>Summary</h2>\n<dl>\n{list}</dl>\n</section>\n")
+        format!("<section>\n<h2>Summary</h2>\n<dl class=\"columns\">\n{list}</dl>\n</section>\n")
     }
 
     /// How much better the best value is than the baseline.
@@ -264,7 +192,8 @@ impl Report<'_> {
 
     fn figure(&self) -> String {
         format!(
-            "<section>\n<h2>Chart</h2>\n<figure>\n{}<figcaption>Every experiment by its outcome. The line is the best \
+            "<section>\n<h2>Chart</h2>\n<figure>\n<div class=\"wide\" role=\"region\" aria-label=\"Chart\" \
+             tabindex=\"0\">\n{}</div>\n<figcaption>Every experiment by its outcome. The line is the best \
              value so far with its noise band; the dashed line is the baseline, a dotted one the goal. Triangles at an \
              edge are values outside of the chart; crosses have no value.</figcaption>\n</figure>\n</section>\n",
             self.chart.svg()
@@ -321,8 +250,8 @@ impl Report<'_> {
         let (body, shown) = capped(outcomes.into_iter().map(line), PLAN_BYTES);
         let note = left_out(count - shown, "strategies", "the plan file has all of them");
         let table = format!(
-            "<table>\n<thead><tr><th scope=\"col\">Strategy<th scope=\"col\">Tried in experiments\
-             <th scope=\"col\">Result</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n{note}"
+            "<div class=\"wide\">\n<table>\n<thead><tr><th scope=\"col\">Strategy<th scope=\"col\">Tried in experiments\
+             <th scope=\"col\">Result</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n{note}"
         );
         section("Plan versus reality", &table)
     }
@@ -342,6 +271,35 @@ impl Report<'_> {
         }
         body.push_str(&left_out(kept.len() - shown, "kept changes", "the table has them"));
         section("Kept changes", &body)
+    }
+
+    fn frontier_section(&self) -> String {
+        if self.secondary.is_empty() {
+            return String::new();
+        }
+        let head = |metric: &SecondaryMetric| {
+            format!("<th scope=\"col\">{} ({})", escape(&fit(&metric.name, CELL_COLUMNS)), metric.direction.label())
+        };
+        let line = |point: &FrontierPoint| {
+            let value = |metric: &SecondaryMetric| point.secondary.get(&metric.name).copied().map(figure);
+            let further = self.secondary.iter().map(|metric| format!("<td>{}", value(metric).unwrap_or_default()));
+            format!(
+                "<tr><th scope=\"row\">{}<td>{}{}<td>{}</tr>\n",
+                point.number,
+                figure(point.value),
+                further.collect::<String>(),
+                escape(&fit(&point.description, CELL_COLUMNS)),
+            )
+        };
+        let (body, shown) = capped(self.frontier.iter().rev().map(line), FRONTIER_BYTES);
+        let note = left_out(self.frontier.len() - shown, "members", "the newest ones are shown");
+        let table = format!(
+            "<p>None of these is at least as good as another one in everything.</p>\n<div class=\"wide\">\n<table>\n\
+             <thead><tr><th scope=\"col\">Experiment<th scope=\"col\">Metric{}<th scope=\"col\">Change</tr></thead>\n\
+             <tbody>\n{body}</tbody>\n</table>\n</div>\n{note}",
+            self.secondary.iter().map(head).collect::<String>()
+        );
+        section("Frontier", &table)
     }
 
     /// The diff of an experiment, as long as there is room for diffs.
@@ -382,28 +340,6 @@ impl Report<'_> {
     }
 }
 
-fn section(title: &str, body: &str) -> String {
-    format!("<section>\n<h2>{title}</h2>\n{body}</section>\n")
-}
-
-/// The first parts that fit together, and their number.
-fn capped(parts: impl Iterator<Item = String>, bytes: usize) -> (String, usize) {
-    let (mut out, mut shown) = (String::new(), 0);
-    for part in parts {
-        if out.len() + part.len() > bytes {
-            break;
-        }
-        out.push_str(&part);
-        shown += 1;
-    }
-    (out, shown)
-}
-
-/// A line about what the page does not show; empty when it shows everything.
-fn left_out(count: usize, what: &str, instead: &str) -> String {
-    if count == 0 { String::new() } else { format!("<p class=\"note\">{count} {what} left out; {instead}.</p>\n") }
-}
-
 /// End tags of cells are optional in HTML, and a fifth of the table.
 fn table_row(row: &Row) -> String {
     let value = |value: Option<f64>| value.map_or_else(String::new, figure);
@@ -436,7 +372,7 @@ fn kept_head(row: &Row) -> String {
     put_line(&mut head, format_args!("<h3>{}: {}</h3>", row.number, escape(&fit(&row.description, TEXT_COLUMNS))));
     put(&mut head, format_args!("<p>{}", facts.join(", ")));
     if !row.why.is_empty() {
-        put(&mut head, format_args!(". {}", escape(&fit(&row.why, TEXT_COLUMNS))));
+        put(&mut head, format_args!("; {}", escape(&fit(&row.why, TEXT_COLUMNS))));
     }
     head.push_str("</p>\n");
     head
@@ -461,7 +397,7 @@ fn diff_line(line: &str) -> String {
 /// Experiments with the same outcome for the same reason, the largest group first.
 fn failures(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut groups: BTreeMap<(Status, String), Vec<&Row>> = BTreeMap::new();
-    for row in rows.iter().filter(|row| row.status != Status::Baseline && !row.status.keeps()) {
+    for row in rows.iter().filter(|row| row.status != Status::Baseline && !row.status.succeeds()) {
         groups.entry((row.status, pattern(&row.why))).or_default().push(row);
     }
     let mut groups: Vec<Vec<&Row>> = groups.into_values().collect();
@@ -503,12 +439,6 @@ fn numbers(all: &[u32]) -> String {
     format!("{}{rest}", first.join(", "))
 }
 
-/// Dollars with cents; small amounts with more digits.
-fn dollars(microusd: u64) -> String {
-    let amount = microusd as f64 / 1e6;
-    if microusd == 0 || microusd >= 100_000 { format!("${amount:.2}") } else { format!("${amount:.4}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,6 +458,8 @@ mod tests {
             total_microusd: 3_000_000,
             false_keeps: 0.25,
             next_steps: &[],
+            frontier: &[],
+            secondary: &[],
         }
     }
 
@@ -590,46 +522,10 @@ mod tests {
     }
 
     #[test]
-    fn next_steps_are_untried_strategies_then_near_misses_then_crashes() {
-        let steps = next_steps(&usual(), &plan(&["cache", "vectorise", "rewrite"]), 0.0);
-        assert_eq!(
-            steps,
-            [
-                "Try the untried strategy: rewrite",
-                "Refine or combine experiment 5, which is 0.05 away from the best value 7: change 5",
-                "Repair experiment 3, which has no value (IndexError): change 3",
-            ]
-        );
-        assert_eq!(next_steps(&[], &[], 0.0), Vec::<String>::new());
-    }
-
-    #[test]
-    fn near_misses_depend_on_noise_and_on_guards() {
-        let mut rows = usual();
-        rows[2].value = Some(7.5);
-        assert!(!next_steps(&rows, &[], 0.0).iter().any(|step| step.contains("experiment 2")));
-        assert!(next_steps(&rows, &[], 0.3)[1].contains("experiment 2"));
-        rows[2].guard = Some(false);
-        assert!(!next_steps(&rows, &[], 0.3).iter().any(|step| step.contains("experiment 2")));
-        assert!(next_steps(&rows, &[], f64::NAN).iter().all(|step| !step.contains("NaN")));
-    }
-
-    #[test]
-    fn a_long_plan_leaves_room_for_other_steps_and_a_repaired_crash_is_none() {
-        let long: Vec<String> = (0..40).map(|n| format!("strategy {n}")).collect();
-        let steps = next_steps(&usual(), &long, 0.0);
-        assert_eq!(steps.len(), MAX_STEPS);
-        assert!(steps[8].contains("experiment 5") && steps[9].contains("experiment 3"), "{steps:?}");
-        let mut rows = usual();
-        rows[4].description.clone_from(&usual()[3].description);
-        assert!(!next_steps(&rows, &[], 0.0).iter().any(|step| step.contains("Repair")));
-    }
-
-    #[test]
     fn the_page_has_all_sections_and_the_summary() {
         let (rows, plan) = (usual(), plan(&["cache", "vectorise", "rewrite"]));
         let diffs = BTreeMap::from([(1, "--- a\n+++ b\n-old < 1\n+new\n same\n".to_owned())]);
-        let steps = next_steps(&rows, &plan, 0.0);
+        let steps = ["Try the untried strategy: rewrite".to_owned()];
         let html = Report { next_steps: &steps, ..report(&rows, &plan, &diffs) }.html();
         for part in [
             "<dd>10 → 7</dd>",
@@ -653,6 +549,25 @@ mod tests {
         assert!(!html.contains("left out") && !html.contains("<script"), "{html}");
         let address = "http://www.w3.org/2000/svg";
         assert!(!html.replace(address, "").contains("http:") && !html.contains("https:"), "no other files");
+    }
+
+    #[test]
+    fn the_frontier_is_a_table_with_all_values() {
+        let (rows, none) = (usual(), BTreeMap::new());
+        let metrics = [SecondaryMetric::read("<size>").unwrap()];
+        let point = |number: u32| FrontierPoint {
+            number,
+            commit: None,
+            value: 9.5,
+            secondary: BTreeMap::from([("<size>".to_owned(), 41.0)]),
+            description: "<script>".repeat(40),
+        };
+        let points: Vec<FrontierPoint> = (0..50).map(point).collect();
+        let html = Report { frontier: &points, secondary: &metrics, ..report(&rows, &[], &none) }.html();
+        assert!(html.contains("<th scope=\"col\">&lt;size&gt; (lower)"), "{html}");
+        assert!(html.contains("<tr><th scope=\"row\">49<td>9.5<td>41<td>&lt;script&gt;"), "{html}");
+        assert!(html.contains("<dt>On the frontier</dt><dd>0</dd>") && !html.contains("<script"), "{html}");
+        assert!(!report(&rows, &[], &none).html().contains("<h2>Frontier</h2>"), "nothing but the metric counts");
     }
 
     #[test]

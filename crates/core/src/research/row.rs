@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Direction;
+use super::pareto::FrontierStep;
+use super::{Direction, shared};
 use crate::ids::{LoopId, TaskId};
 use crate::time::Time;
 
@@ -36,6 +37,8 @@ pub enum Status {
     Keep,
     /// Kept, because it is shorter and not worse.
     Simpler,
+    /// Not kept, and not dominated by anything on the frontier.
+    Frontier,
     Discard,
     Crash,
     Timeout,
@@ -49,10 +52,11 @@ pub enum Status {
 
 impl Status {
     /// All of them, in the order of the summary.
-    pub const ALL: [Status; 10] = [
+    pub const ALL: [Status; 11] = [
         Status::Baseline,
         Status::Keep,
         Status::Simpler,
+        Status::Frontier,
         Status::Discard,
         Status::Crash,
         Status::Timeout,
@@ -68,6 +72,7 @@ impl Status {
             Status::Baseline => "baseline",
             Status::Keep => "keep",
             Status::Simpler => "simpler",
+            Status::Frontier => "frontier",
             Status::Discard => "discard",
             Status::Crash => "crash",
             Status::Timeout => "timeout",
@@ -81,6 +86,11 @@ impl Status {
     /// Whether the experiment became the champion.
     pub fn keeps(self) -> bool {
         matches!(self, Status::Keep | Status::Simpler)
+    }
+
+    /// Whether its change is worth something: it was kept or put on the frontier.
+    pub fn succeeds(self) -> bool {
+        self.keeps() || self == Status::Frontier
     }
 }
 
@@ -126,6 +136,9 @@ pub struct Row {
     /// The chance that a keep is luck.
     #[serde(default)]
     pub luck: f64,
+    /// How it changes the frontier; `None` if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontier: Option<FrontierStep>,
     pub at: Time,
 }
 
@@ -162,6 +175,7 @@ impl Row {
             plan: None,
             hash: None,
             luck: 0.0,
+            frontier: None,
             at,
         }
     }
@@ -209,11 +223,10 @@ fn one_line(text: &str) -> String {
 /// tools, and a row that a crash cut off, do not count.
 pub fn last_number(table: &str, owner: &LoopId) -> Option<u32> {
     let task = COLUMNS.iter().position(|column| *column == "task_id")?;
-    let prefix = format!("{owner}-");
     let whole = table.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     whole.rev().find_map(|line| {
         let cells: Vec<&str> = line.trim_end().split('\t').collect();
-        let own = cells.len() == COLUMNS.len() && cells[task].starts_with(&prefix);
+        let own = cells.len() == COLUMNS.len() && shared::is_of(owner, cells[task]);
         own.then(|| cells[0].parse().ok())?
     })
 }

@@ -6,10 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::ladder::Rung;
+use super::pareto::FrontierPoint;
 use super::race::{self, CHAMPION_MOST, unbiased};
 use super::row::{Row, Status};
 use super::sample::{Contender, CrashKind, Measured, Sample};
+use super::shared::OwnPart;
 use super::{Direction, ResearchSpec, TIMES_KEPT};
+use crate::event::Judgement;
+use crate::jitter::mix;
 use crate::planted::{self, Bug};
 
 /// Rows that the prompt and the ladder use.
@@ -49,6 +53,13 @@ pub enum ExperimentStep {
     Decided { row: Box<Row> },
     /// The next experiments begin from an older keep.
     Branched { from: u32 },
+    /// The loop makes one experiment of a run that other machines share; this is what they found.
+    Seeded { research: Box<ResearchState> },
+    /// The champion of a shared run, measured on this machine.
+    Calibrated { samples: Vec<Sample> },
+    /// The champion has changed since the experiment began: its change was made again on the new
+    /// one, and only that counts.
+    Replayed { onto: String, judgement: Box<Judgement> },
 }
 
 /// The best commit so far.
@@ -127,6 +138,9 @@ pub struct ResearchState {
     pub rows: Vec<Row>,
     /// Former and present champions, oldest first; the first one is the baseline.
     pub keeps: Vec<Kept>,
+    /// The frontier, oldest first, where further metrics count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frontier: Vec<FrontierPoint>,
     /// Experiments that were over when a person last resumed the run: patience counts from there.
     #[serde(default)]
     pub resumed_at: u32,
@@ -149,13 +163,93 @@ pub struct ResearchState {
     pub planned: BTreeSet<u32>,
     /// Sum of the chances that a keep was luck.
     pub false_keeps: f64,
+    /// This loop makes only a part of a shared run, and ends with this experiment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_after: Option<u32>,
+    /// What concerns one worker only, where several share the run; no part of the stored findings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnPart>,
 }
 
 impl ResearchState {
-    /// The commit that the next experiment begins from; `None` for that of the champion.
+    /// What a loop on any machine needs for one experiment of a shared run, `ahead` of which others
+    /// are under way. Measurements are left out: those of different machines are not compared.
+    #[must_use]
+    pub fn seed(&self, ahead: u32, spec: &ResearchSpec) -> Self {
+        let number = self.number + ahead;
+        let mut planned = self.planned.clone();
+        // Experiments that are under way have the strategies before.
+        let strategies = (0..).take(spec.plan.len()).filter(|at| !self.planned.contains(at));
+        planned.extend(strategies.take(ahead as usize));
+        Self {
+            number,
+            planned,
+            champion: Champion { samples: Vec::new(), ..self.champion.clone() },
+            exact: false,
+            squares: 0.0,
+            degrees: 0.0,
+            times: Vec::new(),
+            open: None,
+            ends_after: Some(number + 1),
+            ..self.clone()
+        }
+    }
+
+    /// Takes over what another loop on this machine measured of the same champion.
+    pub fn calibrate_from(&mut self, other: &ResearchState) -> bool {
+        let same = self.champion.commit.is_some() && self.champion.commit == other.champion.commit;
+        if !same || other.champion.samples.is_empty() {
+            return false;
+        }
+        self.champion.samples.clone_from(&other.champion.samples);
+        self.times.clone_from(&other.times);
+        (self.exact, self.squares, self.degrees) = (other.exact, other.squares, other.degrees);
+        true
+    }
+
+    /// Whether the champion was not measured on this machine yet.
+    pub fn is_uncalibrated(&self) -> bool {
+        self.champion.samples.is_empty()
+    }
+
+    /// The row of the only experiment, of a loop that makes no other and is through with it.
+    pub fn only_row(&self) -> Option<&Row> {
+        let last = self.ends_after.filter(|last| self.number >= *last)?;
+        self.rows.last().filter(|row| row.number == last)
+    }
+
+    /// An older keep from which the next experiments begin; `None` without one.
+    pub fn older_keep(&self, seed: u64) -> Option<u32> {
+        let older: Vec<u32> = self.keeps.iter().map(|keep| keep.number).collect();
+        let older = if planted::is(Bug::NeverBranches) { &[] } else { &older[..older.len().saturating_sub(1)] };
+        let at = mix(seed, u64::from(self.number)).checked_rem(older.len() as u64)?;
+        older.get(usize::try_from(at).unwrap_or(0)).copied()
+    }
+
+    /// The commit that the experiment under way began from, or the next one begins from.
     pub fn base(&self) -> Option<&String> {
         let open = self.open.as_ref().map(|open| &open.commit);
-        open.or(self.line.as_ref().map(|line| &line.commit)).or(self.champion.commit.as_ref())
+        if let Some(own) = self.own.as_ref().filter(|own| own.running) {
+            return open.or(own.base.as_ref());
+        }
+        let line = self.line_due().filter(|_| !planted::is(Bug::ForgetsItsLine)).map(|line| &line.commit);
+        let last = self.rows.last().filter(|_| planted::is(Bug::BuildsOnDiscards)).and_then(|row| row.commit.as_ref());
+        open.or(last).or(line).or(self.champion.commit.as_ref())
+    }
+
+    /// The line that the next experiment goes on with. Every other one begins from the champion all
+    /// the same: measured on two problems, lines alone cost more experiments than they brought.
+    pub fn line_due(&self) -> Option<&Line> {
+        self.line.as_ref().filter(|_| Rung::is_on_line(self.since_keep()))
+    }
+
+    /// The commit that the experiment under way began from; turns that mend it do not change that.
+    pub fn begun_from(&self) -> Option<String> {
+        let own = self.own.as_ref().filter(|own| own.running).map(|own| own.base.clone());
+        own.unwrap_or_else(|| match &self.open {
+            Some(open) => open.base.clone(),
+            None => self.base().cloned(),
+        })
     }
 
     /// Experiments of a status.
@@ -181,7 +275,7 @@ impl ResearchState {
     /// Whether so many experiments in a row without a keep use up a patience.
     pub fn is_patient(&self, patience: Option<u32>) -> bool {
         let since = self.since_keep().min(self.number.saturating_sub(self.resumed_at));
-        patience.is_none_or(|most| since < most)
+        patience.is_none_or(|most| since < most) || planted::is(Bug::PatienceIgnored)
     }
 
     /// The rung of the ladder, if it is on one.
@@ -195,6 +289,22 @@ impl ResearchState {
         !self.champion.samples.is_empty() && spec.goal_value.is_some_and(meets)
     }
 
+    /// Experiments of other workers that are under way.
+    pub fn others(&self) -> u32 {
+        self.own.as_ref().map_or(0, |own| own.others)
+    }
+
+    /// Whether the champion has changed since the worker's experiment began.
+    pub fn is_stale(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.running && own.against != self.champion.commit)
+    }
+
+    /// A person lets the run go on.
+    pub fn resume(&mut self) {
+        self.metric_errors = 0;
+        self.resumed_at = self.number;
+    }
+
     /// Applies a step.
     pub fn apply(&mut self, step: &ExperimentStep, direction: Direction) {
         match step {
@@ -203,6 +313,7 @@ impl ResearchState {
                 self.clock(sample);
                 if let Some(value) = sample.value()
                     && self.champion.samples.len() < CHAMPION_MOST
+                    && !planted::is(Bug::ForgetsReruns)
                 {
                     self.champion.samples.push(value);
                 }
@@ -211,12 +322,26 @@ impl ResearchState {
             ExperimentStep::Crashed { .. } => self.mend(step),
             ExperimentStep::Decided { row } => self.decided(row, direction),
             ExperimentStep::Branched { from } => self.branch(*from),
+            ExperimentStep::Seeded { research } => self.clone_from(research),
+            ExperimentStep::Calibrated { samples } => self.calibrate(samples),
+            ExperimentStep::Replayed { .. } => {}
         }
+    }
+
+    fn calibrate(&mut self, samples: &[Sample]) {
+        let values: Vec<f64> = samples.iter().filter_map(Sample::value).collect();
+        for sample in samples {
+            self.clock(sample);
+        }
+        self.exact = race::is_exact(&values);
+        self.learn_spread(&values);
+        self.champion.samples = values;
+        self.champion.samples.truncate(CHAMPION_MOST);
     }
 
     fn mend(&mut self, step: &ExperimentStep) {
         let ExperimentStep::Crashed { commit, kind, text, plan, millis, microusd } = step else { return };
-        let base = self.base().cloned();
+        let base = self.begun_from();
         let before = self.open.take();
         let first = OpenExperiment {
             commit: commit.clone(),
@@ -230,7 +355,7 @@ impl ResearchState {
         };
         self.open = Some(match before {
             Some(open) => OpenExperiment {
-                base: open.base,
+                base: if planted::is(Bug::MendMovesTheBase) { Some(open.commit) } else { first.base.clone() },
                 fixes: open.fixes + 1,
                 plan: open.plan,
                 millis: open.millis + millis,
@@ -243,16 +368,12 @@ impl ResearchState {
 
     fn begin(&mut self, samples: &[Sample], row: &Row) {
         let values: Vec<f64> = samples.iter().filter_map(Sample::value).collect();
-        for sample in samples {
-            self.clock(sample);
-        }
-        self.exact = race::is_exact(&values);
-        self.learn_spread(&values);
         self.baseline = race::mean(&values);
-        self.champion = Champion { number: 0, commit: row.commit.clone(), samples: values };
-        self.champion.samples.truncate(CHAMPION_MOST);
+        self.champion = Champion { number: 0, commit: row.commit.clone(), samples: Vec::new() };
+        self.calibrate(samples);
         let commit = row.commit.clone().unwrap_or_default();
         self.keeps = vec![Kept { number: 0, commit, value: self.baseline, description: row.description.clone() }];
+        self.place_on_frontier(row);
     }
 
     /// Remembers the time of a successful measurement.
@@ -298,6 +419,7 @@ impl ResearchState {
         } else {
             self.pass_over(row, direction);
         }
+        self.place_on_frontier(row);
         self.rows.push(row.clone());
         let extra = self.rows.len().saturating_sub(ROWS_KEPT);
         self.rows.drain(..extra);
@@ -327,6 +449,7 @@ impl ResearchState {
         if let (Some(line), Some(value), Some(commit)) = (&mut self.line, row.value, &row.commit)
             && row.status == Status::Discard
             && row.guard != Some(false)
+            && row.base.as_ref() == Some(&line.commit)
             && direction.gain(value, line.value) > 0.0
         {
             (line.commit, line.value) = (commit.clone(), value);
@@ -362,15 +485,48 @@ mod tests {
     }
 
     #[test]
+    fn an_experiment_of_a_shared_run_compares_values_of_its_own_machine() {
+        let mut run = state();
+        run.number = 4;
+        let spec =
+            ResearchSpec { plan: vec!["a".to_owned(), "b".to_owned()], ..crate::research::tests_support::research() };
+        let mut here = run.seed(1, &spec);
+        assert!(here.is_uncalibrated() && !here.exact, "values of another machine are not taken over");
+        assert_eq!((here.number, here.ends_after, here.only_row().is_none()), (5, Some(6), true));
+        assert!(
+            here.planned.contains(&0) && !here.planned.contains(&1),
+            "the other one under way has the first strategy"
+        );
+        let value = |value| Measured::Value { value, others: BTreeMap::new() };
+        let samples = [20.0, 20.5, 19.5].map(|n| Sample { result: value(n), millis: 9 }).to_vec();
+        here.apply(&ExperimentStep::Calibrated { samples }, Direction::Lower);
+        assert_eq!((here.champion.value(), here.exact, here.champion.commit.as_deref()), (20.0, false, Some("start")));
+        let mut next = run.seed(0, &spec);
+        assert!(next.calibrate_from(&here), "the same champion is not measured again");
+        assert_eq!((next.champion.samples.len(), next.sigma()), (3, here.sigma()));
+        decide(&mut here, row(6, Status::Discard, Some(21.0)));
+        assert_eq!(here.only_row().map(|row| row.number), Some(6));
+        next.champion.commit = Some("another".to_owned());
+        assert!(!next.calibrate_from(&here));
+    }
+
+    #[test]
     fn a_line_goes_on_from_what_is_better_than_it() {
         let mut state = state();
         decide(&mut state, Row { commit: Some("k1".to_owned()), ..row(1, Status::Keep, Some(5.0)) });
         state.number = 16;
         state.apply(&ExperimentStep::Branched { from: 0 }, Direction::Lower);
         assert_eq!(state.base().map(String::as_str), Some("start"));
-        decide(&mut state, Row { commit: Some("b1".to_owned()), ..row(17, Status::Discard, Some(8.0)) });
-        assert_eq!(state.base().map(String::as_str), Some("b1"));
-        decide(&mut state, Row { commit: Some("b2".to_owned()), ..row(18, Status::Discard, Some(9.0)) });
+        let tried = |n: u32, commit: &str, base: &str, value: f64| {
+            let (commit, base) = (Some(commit.to_owned()), Some(base.to_owned()));
+            Row { commit, base, ..row(n, Status::Discard, Some(value)) }
+        };
+        decide(&mut state, tried(17, "b1", "start", 8.0));
+        assert_eq!(state.base().map(String::as_str), Some("k1"), "every other one begins from the champion");
+        decide(&mut state, tried(18, "c1", "k1", 7.0));
+        assert_eq!(state.base().map(String::as_str), Some("b1"), "what began from the champion is no part of the line");
+        decide(&mut state, tried(19, "b2", "b1", 9.0));
+        decide(&mut state, tried(20, "c2", "k1", 9.0));
         assert_eq!(state.base().map(String::as_str), Some("b1"));
         state.number = 25;
         decide(&mut state, row(26, Status::Discard, Some(9.0)));

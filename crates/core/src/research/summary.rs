@@ -42,12 +42,16 @@ pub fn summary(spec: &ResearchSpec, state: &ResearchState, bound: Option<u32>) -
     let others = state.count(Status::NoOp) + state.count(Status::Refused) + state.count(Status::Repeat);
     let (from, to) = (short(state.baseline), short(state.champion.value()));
     let gain = change(state.champion.value(), state.baseline, spec.metric.direction);
+    let frontier = match state.count(Status::Frontier) {
+        0 => String::new(),
+        n => format!(" | Frontier: {n}"),
+    };
     let commit = state.champion.commit.as_deref().unwrap_or("-");
     let commit: String = commit.chars().take(12).collect();
     format!(
         "=== Autoresearch Complete ({}/{most} iterations) ===\n\
          Baseline: {from} -> Final: {to} ({gain})\n\
-         Keeps: {} | Discards: {} | Crashes: {crashes} | Without a measurement: {others}\n\
+         Keeps: {} | Discards: {} | Crashes: {crashes} | Without a measurement: {others}{frontier}\n\
          Best: iteration {} ({commit}): {best}\n\
          Estimated false keeps: {:.1}\n",
         state.number,

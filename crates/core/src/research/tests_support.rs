@@ -9,14 +9,17 @@ use super::{Direction, MetricSpec, ResearchSpec};
 use crate::ids::{LoopId, TaskId};
 use crate::time::Time;
 
+/// A metric of which less is better.
 pub fn metric() -> MetricSpec {
     MetricSpec::new("./bench.sh".to_owned(), Direction::Lower)
 }
 
+/// A run with that metric.
 pub fn research() -> ResearchSpec {
     ResearchSpec::new(metric())
 }
 
+/// An experiment with one measurement.
 pub fn row(number: u32, status: Status, value: Option<f64>) -> Row {
     Row {
         commit: Some("abc".to_owned()),

@@ -114,7 +114,7 @@ impl LoopState {
     }
 
     fn take_judgement(&mut self, turn: &TurnId, judgement: &Judgement) {
-        let stage = if self.research.is_some() { TurnStage::Measuring } else { TurnStage::Integrating };
+        let stage = if self.spec.research.is_some() { TurnStage::Measuring } else { TurnStage::Integrating };
         self.with_turn(turn, |t| {
             t.stage = stage;
             t.judgement = Some(judgement.clone());
@@ -127,6 +127,16 @@ impl LoopState {
             && let Phase::Turn(turn) = &mut self.phase
         {
             turn.measured.push((*subject, sample.clone()));
+        }
+        if let ExperimentStep::Replayed { judgement, .. } = step
+            && let Phase::Turn(turn) = &mut self.phase
+        {
+            turn.judgement = Some((**judgement).clone());
+            turn.measured.clear();
+        }
+        // Findings of several workers are a document of their own.
+        if self.shared_run().is_some() {
+            return;
         }
         self.research.get_or_insert_default().apply(step, direction);
     }
@@ -462,9 +472,10 @@ impl LoopState {
         if let Some(bounds) = bounds {
             self.spec.bounds = bounds.clone();
         }
-        if let Some(research) = &mut self.research {
-            research.metric_errors = 0;
-            research.resumed_at = research.number;
+        if self.shared_run().is_none()
+            && let Some(research) = &mut self.research
+        {
+            research.resume();
         }
         if let Some(budget) = budget {
             self.spec.guard.budget = budget.clone();

@@ -133,6 +133,7 @@ impl Rig {
             node: &node,
             guards: &self.guards,
             immune: (0, &self.immune),
+            shared: None,
             lease: secs(90),
             draining: self.draining,
             attended: self.attended,
@@ -291,6 +292,7 @@ pub fn actions(decision: &Decision) -> Vec<&'static str> {
         Action::Integrate { .. } => "integrate",
         Action::Tell { .. } => "tell",
         Action::Look => "look",
+        Action::Replay { .. } => "replay",
         Action::Cleanup => "cleanup",
     };
     decision.actions.iter().map(name).collect()

@@ -7,7 +7,7 @@ use everloop_agents::protect;
 use everloop_agents::workspace::{self, ProjectFolder, Workspace};
 use everloop_core::event::LoopEnd;
 use everloop_core::ids::LoopId;
-use everloop_core::research::{Direction, ResearchSpec};
+use everloop_core::research::{Direction, ResearchSpec, shared};
 use everloop_core::spec::{AgentSpec, CheckSpec, LoopSpec, WorkspaceMode};
 use everloop_core::state::{LoopState, Phase};
 use everloop_store::{Ledger, Sqlite};
@@ -17,6 +17,7 @@ use super::preflight::{FolderRequest, unseen};
 use super::runtime::block_on;
 use crate::error::Failure;
 use crate::record::read_state;
+use crate::research::with_findings;
 use crate::state_folder::StateFolder;
 
 /// Where turns should work.
@@ -65,7 +66,7 @@ pub fn find_same(ledger: &Sqlite, wanted: &NewLoop) -> Result<Option<LoopState>,
     for row in ledger.loops()? {
         let state = read_state(&row)?;
         if is_same(&state, &wanted.spec) {
-            return Ok(Some(state));
+            return Ok(Some(with_findings(ledger, state)?));
         }
     }
     Ok(None)
@@ -76,6 +77,7 @@ fn is_same(state: &LoopState, wanted: &LoopSpec) -> bool {
     let runs = |checks: &[CheckSpec]| -> Vec<String> { checks.iter().map(|c| c.run.clone()).collect() };
     let reached = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });
     !reached
+        && !state.is_helper()
         && state.spec.goal == wanted.goal
         && state.spec.workspace.dir == wanted.workspace.dir
         && state.spec.agents().map(identity).eq(wanted.agents().map(identity))
@@ -103,14 +105,22 @@ pub fn create(
 ) -> Result<CreatedLoop, Failure> {
     let home = context.home()?;
     let id = draw_id(ledger)?;
-    let CompletedSpec { spec, warnings } = block_on(complete(&home, wanted, &id))??;
+    let CompletedSpec { mut spec, warnings } = block_on(complete(&home, wanted, &id))??;
+    shared::divide(&mut spec, &id);
     let now = context.now();
-    let state = LoopState::new(id, wanted.name.clone(), spec, now);
-    let state = match attachment {
-        Attachment::Terminal => state.attached(),
-        Attachment::Background => state,
+    let born = |id: &LoopId, name: String| {
+        let state = LoopState::new(id.clone(), name, spec.clone(), now);
+        match attachment {
+            Attachment::Terminal => state.attached(),
+            Attachment::Background => state,
+        }
     };
-    ledger.transact(now, &state.birth())?;
+    let state = born(&id, wanted.name.clone());
+    let mut ops = state.birth();
+    for (n, helper) in state.team().iter().enumerate().skip(1) {
+        ops.extend(born(helper, format!("{}-{}", wanted.name, n + 1)).birth());
+    }
+    ledger.transact(now, &ops)?;
     Ok(CreatedLoop { state, warnings })
 }
 

@@ -24,6 +24,7 @@ use super::tasks::note;
 use super::{ServiceContext, diff, loops, no_loops};
 use crate::error::Failure;
 use crate::record::read_state;
+use crate::research::with_findings;
 use crate::state_folder::StateFolder;
 
 /// Journal records that are read at once.
@@ -96,19 +97,23 @@ pub fn plan(context: &ServiceContext, request: &ForgetRequest) -> Result<ForgetP
     for word in &request.words {
         match named(context, &ledger, word) {
             Ok(state) => {
-                plan.add(examine(&home, &ledger, &state, request.untaken)?.map_err(|why| stays(&state, &why))?);
+                for ended in
+                    examine_team(&home, &ledger, &state, request.untaken)?.map_err(|why| stays(&state, &why))?
+                {
+                    plan.add(ended);
+                }
             }
             Err(unknown) => plan.add(left_behind(&home, &ledger, &LoopId::new(word))?.ok_or(unknown)?),
         }
     }
     if request.words.is_empty() {
         for row in ledger.loops()?.iter().filter(|row| row.is_over() && mesh_loop_of(&row.id).is_none()) {
-            let state = read_state(row)?;
-            if !is_old(&state) {
+            let state = with_findings(&ledger, read_state(row)?)?;
+            if !is_old(&state) || state.is_helper() {
                 continue;
             }
-            match examine(&home, &ledger, &state, request.untaken)? {
-                Ok(ended) => plan.add(ended),
+            match examine_team(&home, &ledger, &state, request.untaken)? {
+                Ok(team) => team.into_iter().for_each(|ended| plan.add(ended)),
                 Err(why) => plan.spared.push(SparedLoop { id: state.id, name: state.name, why }),
             }
         }
@@ -168,6 +173,28 @@ fn stays(state: &LoopState, why: &str) -> Failure {
         Phase::Ended { .. } => failure.hint(format!("bring its work to your branch: everloop take {id}; or --force")),
         _ => failure.hint(format!("end it first: everloop stop {id}")),
     }
+}
+
+/// What goes with a loop and the further workers of its run, or why they have to stay.
+fn examine_team(
+    home: &StateFolder,
+    ledger: &Sqlite,
+    state: &LoopState,
+    untaken: UntakenWork,
+) -> Result<Result<Vec<EndedLoop>, String>, Failure> {
+    let mut all = match examine(home, ledger, state, untaken)? {
+        Ok(ended) => vec![ended],
+        Err(why) => return Ok(Err(why)),
+    };
+    for id in state.team().into_iter().filter(|id| *id != state.id && !state.is_helper()) {
+        let Some(row) = ledger.get_loop(&id)? else { continue };
+        // What the person has of the run is known by its champion.
+        match examine(home, ledger, &read_state(&row)?, UntakenWork::Lose)? {
+            Ok(ended) => all.push(ended),
+            Err(why) => return Ok(Err(format!("worker {id}: {why}"))),
+        }
+    }
+    Ok(Ok(all))
 }
 
 /// What goes with a loop, or why it has to stay.

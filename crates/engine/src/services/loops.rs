@@ -22,6 +22,7 @@ use crate::error::Failure;
 use crate::port::Listen;
 use crate::quantities::{ceiling, flag_of, used_up};
 use crate::record::read_state;
+use crate::research::with_findings;
 use crate::state_folder::StateFolder;
 use crate::supervisor::{LoopSelection, Notice, SUPERVISOR, Supervisor, SupervisorOptions, Until, Watcher};
 
@@ -107,12 +108,13 @@ pub fn resume(context: &ServiceContext, word: Option<&str>, raise: &Raise) -> Re
     let ledger = context.writer(&home)?;
     let (row, state) = find_one(context, &ledger, word)?;
     drop(ledger);
+    let raise = &raise.share(state.team().len());
     let limits = new_limits(&state, raise, context.now())?;
-    let (bounds, budget) = match limits.clone() {
-        Some(limits) => (Some(limits.bounds), Some(limits.budget)),
-        None => (None, None),
-    };
-    let (_, taker) = send(context, Some(row.id.as_str()), &LoopCommand::Resume { bounds, budget })?;
+    let taker = send_each(context, &state, |mate| {
+        let own = limits.as_ref().map(|limits| (limits.bounds.clone(), raise.limits(mate, context.now()).budget));
+        let (bounds, budget) = own.unzip();
+        LoopCommand::Resume { bounds, budget }
+    })?;
     let done = match limits {
         Some(limits) => format!("goes on; at most {}", ceiling(&state, &limits, context.now())),
         None => "goes on".to_owned(),
@@ -150,7 +152,8 @@ pub struct Unfinished {
 /// The loops that are not over, besides one.
 pub fn unfinished(ledger: &Sqlite, besides: Option<&LoopId>) -> Result<Unfinished, Failure> {
     let states: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
-    let open = states.into_iter().filter(|state| !state.is_over() && Some(&state.id) != besides);
+    let other = |state: &LoopState| Some(&state.id) != besides && !state.is_helper();
+    let open = states.into_iter().filter(|state| !state.is_over() && other(state));
     let (left, going_on) = open.partition(|state| state.people.attached);
     Ok(Unfinished { going_on, left })
 }
@@ -186,10 +189,13 @@ pub fn hand_over(
     ledger: &mut Sqlite,
     state: &LoopState,
 ) -> Result<(), Failure> {
-    brought::leave(home, &state.id, &state.spec)?;
-    let notice = Notice::Attend { id: state.id.clone() };
-    let body = serde_json::to_string(&notice).expect("a notice always has a JSON form");
-    ledger.transact(context.now(), &[Op::Signal { to: SUPERVISOR.to_owned(), by: person(), body }])?;
+    let mut notices = Vec::new();
+    for id in state.team() {
+        brought::leave(home, &id, &state.spec)?;
+        let body = serde_json::to_string(&Notice::Attend { id }).expect("a notice always has a JSON form");
+        notices.push(Op::Signal { to: SUPERVISOR.to_owned(), by: person(), body });
+    }
+    ledger.transact(context.now(), &notices)?;
     home.wake();
     Ok(())
 }
@@ -223,19 +229,40 @@ pub fn send(
     command: &LoopCommand,
 ) -> Result<(LoopState, Taker), Failure> {
     let home = context.home()?;
-    let mut ledger = context.writer(&home)?;
+    let ledger = context.writer(&home)?;
     let (row, state) = find_one(context, &ledger, word)?;
+    drop(ledger);
     if context.caller.is_person() {
         need_unfinished(&state, command)?;
     }
-    let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
-    let signal = Op::Signal { to: row.id.to_string(), by: context.caller.name(), body };
-    ledger.transact(context.now(), &[signal])?;
-    drop(ledger);
-    let taker = deliver(context, &row.id)?;
+    let taker = send_each(context, &state, |_| command.clone())?;
     let ledger = context.writer(&home)?;
     let (_, state) = context.find_loop(&ledger, Some(row.id.as_str()))?;
     Ok((state, taker))
+}
+
+/// Sends a command to a loop; to all workers of a research run, in one transaction.
+fn send_each(
+    context: &ServiceContext,
+    state: &LoopState,
+    command: impl Fn(&LoopState) -> LoopCommand,
+) -> Result<Taker, Failure> {
+    let home = context.home()?;
+    let mut ledger = context.writer(&home)?;
+    let (mut signals, mut ids) = (Vec::new(), BTreeSet::new());
+    for id in state.team() {
+        let Some(row) = ledger.get_loop(&id)? else { continue };
+        let command = command(&with_findings(&ledger, read_state(&row)?)?);
+        let body = serde_json::to_string(&command).expect("a command is plain data and always has a JSON form");
+        // The work of a run belongs to its first worker.
+        if id == state.id || !matches!(command, LoopCommand::Taken { .. }) {
+            signals.push(Op::Signal { to: id.to_string(), by: context.caller.name(), body });
+            ids.insert(id);
+        }
+    }
+    ledger.transact(context.now(), &signals)?;
+    drop(ledger);
+    deliver_to(context, ids)
 }
 
 /// The loop that a command is for: as [`ServiceContext::find_loop`], unless several loops that are
@@ -283,6 +310,10 @@ pub fn need_one(named: &[LoopState], name: &str) -> Result<(), Failure> {
 
 /// Has the messages in a loop's box taken.
 pub fn deliver(context: &ServiceContext, id: &LoopId) -> Result<Taker, Failure> {
+    deliver_to(context, BTreeSet::from([id.clone()]))
+}
+
+fn deliver_to(context: &ServiceContext, ids: BTreeSet<LoopId>) -> Result<Taker, Failure> {
     let home = context.home()?;
     // A server of a protocol leaves loops to supervisors: to become one for a moment means to take
     // over signals.
@@ -296,7 +327,7 @@ pub fn deliver(context: &ServiceContext, id: &LoopId) -> Result<Taker, Failure> 
         }
         Ok(ownership) => {
             let ledger = context.writer(&home)?;
-            let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
+            let reach = LoopSelection::Only(ids);
             let (shim, listen) = (own_shim()?, Listen::Off);
             let options = SupervisorOptions {
                 home,

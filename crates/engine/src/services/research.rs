@@ -1,25 +1,31 @@
 //! Reads research runs: their rows, the champion, the difference of an experiment, the report.
-//! [`apply`] brings their results to the person.
+//! [`apply`] brings their results to the person, [`tasks`] their next steps to the board; [`import`]
+//! reads tables of other tools; `shared`: runs of the mesh.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use everloop_agents::workspace::WorkDiff;
 use everloop_core::ids::LoopId;
+use everloop_core::mesh::work::mesh_loop_of;
+use everloop_core::research::pareto::FrontierPoint;
 use everloop_core::research::row::Row;
 use everloop_core::research::state::ResearchState;
 use everloop_core::research::{ResearchSpec, summary};
-use everloop_core::state::LoopState;
+use everloop_core::state::{LoopSpend, LoopState, TurnTally};
 use everloop_store::{Ledger, Sqlite};
 use serde::Serialize;
 
 use super::runtime::block_on;
 use super::{ServiceContext, no_loops};
-use crate::error::Failure;
+use crate::error::{Code, Failure};
 use crate::record::read_state;
-use crate::research;
+use crate::research::{self, with_findings};
 
 pub mod apply;
+pub mod import;
+mod shared;
+pub mod tasks;
 
 /// A research run in a list.
 #[derive(Clone, Debug, Serialize)]
@@ -33,6 +39,7 @@ pub struct RunLine {
     pub baseline: Option<f64>,
     pub best: Option<f64>,
     pub keeps: u32,
+    pub workers: u32,
 }
 
 /// A research run with all its rows.
@@ -43,11 +50,19 @@ pub struct RunAnswer {
     pub name: String,
     pub phase: String,
     pub goal: String,
+    /// Experiments at a time.
+    pub workers: u32,
     pub rows: Vec<Row>,
     /// The run in a few lines.
     pub summary: String,
+    /// The frontier, oldest first, where further metrics count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frontier: Vec<FrontierPoint>,
     #[serde(skip)]
     pub state: Box<LoopState>,
+    /// The git remote of a run of the mesh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
 }
 
 impl RunAnswer {
@@ -71,12 +86,14 @@ fn not_begun(id: &LoopId) -> Failure {
     Failure::usage(format!("run `{id}` has not measured its baseline yet")).hint(format!("everloop why {id}"))
 }
 
-/// All research runs, the latest last.
+/// All research runs, the latest last; those of the mesh first.
 pub fn list(context: &ServiceContext) -> Result<Vec<RunLine>, Failure> {
     let home = context.home()?;
-    let Some(ledger) = context.reader(&home)? else { return Ok(Vec::new()) };
-    let mut lines = Vec::new();
+    let mut lines = shared::list(context)?;
+    let Some(ledger) = context.reader(&home)? else { return Ok(lines) };
     for state in runs(&ledger)? {
+        let state = with_findings(&ledger, state)?;
+        let Some(spec) = state.spec.research.as_ref() else { continue };
         let research = state.research.as_deref();
         lines.push(RunLine {
             id: state.id.clone(),
@@ -87,13 +104,22 @@ pub fn list(context: &ServiceContext) -> Result<Vec<RunLine>, Failure> {
             baseline: research.map(|research| research.baseline),
             best: research.map(|research| research.champion.value()),
             keeps: research.map_or(0, ResearchState::keep_count),
+            workers: spec.workers,
         });
     }
     Ok(lines)
 }
 
-/// One run with its rows; without a word the only one, or the one of this folder.
+/// One run with its rows; without a word the only one, or the one of this folder. A run that is not
+/// in the ledger of this machine is looked for in the mesh.
 pub fn show(context: &ServiceContext, word: Option<&str>) -> Result<RunAnswer, Failure> {
+    match own(context, word) {
+        Err(failure) if failure.code == Code::Usage => shared::show(context, word)?.ok_or(failure),
+        found => found,
+    }
+}
+
+fn own(context: &ServiceContext, word: Option<&str>) -> Result<RunAnswer, Failure> {
     let home = context.home()?;
     let Some(ledger) = context.reader(&home)? else { return Err(no_loops()) };
     let state = find(context, &ledger, word)?;
@@ -101,7 +127,8 @@ pub fn show(context: &ServiceContext, word: Option<&str>) -> Result<RunAnswer, F
     if let Err(failure) = research::record(&home, &state) {
         tracing::warn!(owner = %state.id, error = %failure.message, "cannot write the results");
     }
-    let rows = research::rows(&ledger, &state.id)?;
+    let rows = research::rows_of(&ledger, &state)?;
+    let state = summed(&ledger, state)?;
     let summary = match (state.spec.research.as_deref(), state.research.as_deref()) {
         (Some(spec), Some(found)) => summary::summary(spec, found, state.spec.bounds.max_turns),
         _ => String::new(),
@@ -111,10 +138,49 @@ pub fn show(context: &ServiceContext, word: Option<&str>) -> Result<RunAnswer, F
         name: state.name.clone(),
         phase: state.phase.label().to_owned(),
         goal: state.spec.goal.clone(),
+        workers: state.spec.research.as_ref().map_or(1, |spec| spec.workers),
         rows,
         summary,
+        frontier: state.research.as_ref().map(|found| found.frontier.clone()).unwrap_or_default(),
         state: Box::new(state),
+        remote: None,
     })
+}
+
+/// The run with the turns and the spend of all its workers.
+pub fn summed(ledger: &Sqlite, mut state: LoopState) -> Result<LoopState, Failure> {
+    for id in state.team().iter().filter(|id| **id != state.id) {
+        let Some(row) = ledger.get_loop(id)? else { continue };
+        let worker = read_state(&row)?;
+        add_spend(&mut state.spend, &worker.spend);
+        add_tally(&mut state.progress.tally, &worker.progress.tally);
+        state.task.turns += worker.task.turns;
+        state.people.tickets.extend(worker.people.tickets);
+    }
+    Ok(state)
+}
+
+fn add_spend(sum: &mut LoopSpend, spend: &LoopSpend) {
+    sum.spent = sum.spent.plus(spend.spent);
+    sum.estimated |= spend.estimated;
+    sum.asleep += spend.asleep;
+    sum.in_turns += spend.in_turns;
+}
+
+fn add_tally(sum: &mut TurnTally, tally: &TurnTally) {
+    let TurnTally { progress, not_yet, no_op, refused, regressed, agent_failed, task_failed, .. } = *tally;
+    let TurnTally { interrupted, lost, limited, discarded, .. } = *tally;
+    sum.progress += progress;
+    sum.not_yet += not_yet;
+    sum.no_op += no_op;
+    sum.refused += refused;
+    sum.regressed += regressed;
+    sum.agent_failed += agent_failed;
+    sum.task_failed += task_failed;
+    sum.interrupted += interrupted;
+    sum.lost += lost;
+    sum.limited += limited;
+    sum.discarded += discarded;
 }
 
 fn find(context: &ServiceContext, ledger: &Sqlite, word: Option<&str>) -> Result<LoopState, Failure> {
@@ -130,13 +196,17 @@ fn find(context: &ServiceContext, ledger: &Sqlite, word: Option<&str>) -> Result
             Err(Failure::usage(format!("loop `{}` is no research run", state.id)).hint("everloop research list"))
         };
     }
-    runs(ledger)?.into_iter().rfind(|state| state.is_in(&context.dir)).ok_or_else(none)
+    let here = runs(ledger)?.into_iter().rfind(|state| state.is_in(&context.dir));
+    with_findings(ledger, here.ok_or_else(none)?)
 }
 
 /// All research runs, oldest first.
 fn runs(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     let states: Result<Vec<LoopState>, Failure> = ledger.loops()?.iter().map(read_state).collect();
-    let mut runs: Vec<LoopState> = states?.into_iter().filter(|state| state.spec.research.is_some()).collect();
+    let is_run = |state: &LoopState| state.spec.research.is_some() && !state.is_helper();
+    let mut runs: Vec<LoopState> = states?.into_iter().filter(is_run).collect();
+    // An experiment of the mesh is a part of a run.
+    runs.retain(|state| mesh_loop_of(&state.id).is_none());
     runs.sort_by_key(|state| state.created_at);
     Ok(runs)
 }
@@ -146,6 +216,7 @@ pub fn patch(run: &RunAnswer, row: &Row) -> Result<String, Failure> {
     let (Some(base), Some(commit)) = (&row.base, &row.commit) else {
         return Err(Failure::usage(format!("experiment {} of run `{}` changed nothing", row.number, run.id)));
     };
+    shared::fetch(run, row)?;
     let dir = Path::new(&run.state.spec.workspace.dir);
     let read = async {
         match WorkDiff::open(dir, &run.id, (Some(base), Some(commit))).await? {

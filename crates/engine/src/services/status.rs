@@ -18,6 +18,7 @@ use super::{ServiceContext, no_loops};
 use crate::error::Failure;
 use crate::outboxes;
 use crate::record::read_state;
+use crate::research::with_findings;
 use crate::state_folder::{LockOwner, StateFolder, node_id};
 use crate::trust::{Difference, FileHashes, TrustStore, canonical};
 
@@ -80,7 +81,11 @@ pub fn status(context: &ServiceContext, word: Option<&str>) -> Result<StatusAnsw
             None => Ok(StatusAnswer { supervisor, ..StatusAnswer::default() }),
         };
     };
-    let all = || ledger.loops()?.iter().map(read_state).collect::<Result<Vec<_>, _>>();
+    let all = || -> Result<Vec<LoopState>, Failure> {
+        let states = ledger.loops()?.iter().map(read_state).collect::<Result<Vec<_>, _>>()?;
+        let runs = states.into_iter().filter(|state| !state.is_helper());
+        runs.map(|state| with_findings(&ledger, state)).collect()
+    };
     let (mut loops, mesh) = if let Some(word) = word {
         match context.find_loop(&ledger, Some(word)) {
             Ok((_, state)) => (vec![state], BTreeMap::new()),

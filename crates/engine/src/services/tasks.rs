@@ -21,7 +21,7 @@ mod claim;
 mod edit;
 mod finish;
 
-pub use add::{AddTask, MAX_PROMPT_BYTES, add};
+pub use add::{AddOnce, AddTask, MAX_PROMPT_BYTES, add, add_once};
 pub use amend::{AmendTask, TaskAmended, TaskChange, amend};
 pub use claim::{ClaimTask, NextTask, TaskHold, claim, next};
 pub use edit::{EditTask, TaskEdited, edit, editable};

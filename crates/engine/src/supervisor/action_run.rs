@@ -43,6 +43,7 @@ impl ActionRun {
             Action::Adopt { turn } => self.adopt(&turn).await,
             Action::Judge { turn, .. } => self.judge(&turn).await,
             Action::Measure { turn, subject, commit } => self.measure(&turn, subject, commit).await,
+            Action::Replay { turn, commit, onto, .. } => self.replay(&turn, &commit, onto).await,
             Action::Integrate { turn, task, commit } => self.integrate(&turn, &task, &commit).await,
             Action::Cleanup => self.clean_up().await,
             // Done by the owner itself.
@@ -70,7 +71,8 @@ impl ActionRun {
     }
 
     async fn clean_up(&mut self) -> Input {
-        let work = self.state.progress.work.clone();
+        let champion = self.state.research.as_ref().and_then(|research| research.champion.commit.clone());
+        let work = champion.or_else(|| self.state.progress.work.clone());
         let cleaned = match self.workspace().await {
             Ok(workspace) => {
                 // The line of work stays under its ref, also what never reached the target.

@@ -10,6 +10,7 @@ use everloop_core::commit_message::{self, WorkDone};
 use everloop_core::event::{Integrated, Judgement};
 use everloop_core::ids::{TaskId, TurnId};
 use everloop_core::isolation::{CommandKind, Isolation};
+use everloop_core::research::state::ResearchState;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::{CheckSpec, WorkspaceMode};
 use everloop_core::state::Phase;
@@ -25,8 +26,12 @@ impl ActionRun {
             Ok((board, _)) if self.state.progress.baseline.is_none() => self.missing_in_clone(board).await,
             _ => Vec::new(),
         };
-        let samples = match (&result, self.state.spec.research.is_some() && self.state.research.is_none()) {
-            (Ok((board, work)), true) => match self.first_values(board, work.as_deref()).await {
+        let found = self.state.research.as_deref();
+        // One experiment of a shared run needs the champion's values on this machine.
+        let champion = found.and_then(|found| found.champion.commit.clone());
+        let unknown = found.is_none_or(ResearchState::is_uncalibrated);
+        let samples = match (&result, self.state.spec.research.is_some() && unknown) {
+            (Ok((board, work)), true) => match self.first_values(board, champion.or(work.clone()).as_deref()).await {
                 Ok(samples) => samples,
                 Err(why) => return Input::Baselined { result: Err(why), notes, samples: Vec::new() },
             },
@@ -63,7 +68,8 @@ impl ActionRun {
         let done = WorkDone { summary: &summary, title: &title, checks: &checks, ..WorkDone::default() };
         let commit_meta = CommitMeta { task: turn.task(), fence: turn.fence(), done, goal: &goal, author: &author };
         let (base, work) = (self.base_of(turn), self.state.next_base().cloned());
-        let started = Started { base: base.as_deref(), work: work.as_deref() };
+        let examined_from = self.examined_from(base.as_deref());
+        let started = Started { base: base.as_deref(), work: work.as_deref(), examined_from: examined_from.as_deref() };
         let mut found = self.workspace().await?.collect(&commit_meta, &started).await.map_err(|e| full_text(&e))?;
         for note in &found.notes {
             tracing::info!(%turn, "{note}");

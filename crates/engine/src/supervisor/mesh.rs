@@ -3,7 +3,8 @@
 //!
 //! - `thread`: waits for inputs; `host`: carries out effects on this machine, `hub` those at the
 //!   hub
-//! - `attempt`: loops for tasks; `merge`: the leader's checkout; `leftovers`: what is left of both
+//! - `attempt`: loops for tasks; `merge`: the leader's checkout; `experiment`: the same for research
+//!   runs; `leftovers`: what is left of them
 //! - `node_clock`: the node's time; `status`: what it publishes; its files are in
 //!   [`crate::node_files`]
 //!
@@ -11,6 +12,7 @@
 //! as a loop of this machine, through its ledger, like any other.
 
 mod attempt;
+mod experiment;
 mod host;
 mod hub;
 mod leftovers;

@@ -29,6 +29,7 @@ impl Supervisor {
             | Action::Baseline
             | Action::Judge { .. }
             | Action::Measure { .. }
+            | Action::Replay { .. }
             | Action::Integrate { .. }
             | Action::Cleanup => self.start_run(id, action),
         }

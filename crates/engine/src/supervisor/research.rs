@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use everloop_agents::workspace::Collected;
+use everloop_agents::workspace::{Collected, CommitMeta, Replayed};
 use everloop_core::action::Input;
+use everloop_core::commit_message::WorkDone;
 use everloop_core::event::Judgement;
 use everloop_core::ids::TurnId;
 use everloop_core::research::idea;
@@ -50,12 +51,24 @@ impl ActionRun {
 
     /// Inspects the work of an experiment, runs the guards on it, and takes the first look at its
     /// metric.
-    pub(super) async fn inspect(&mut self, mut found: Collected, base: Option<String>) -> Result<Judgement, String> {
+    pub(super) async fn inspect(&mut self, found: Collected, base: Option<String>) -> Result<Judgement, String> {
+        // After a restart the workspace alone knows it, and has compared it with the ledger.
+        let base = base.or_else(|| found.base.clone());
+        let base = self.examined_from(base.as_deref());
+        self.look_first(found, base).await
+    }
+
+    /// The commit that the change of an experiment is compared with, for a turn that began from
+    /// `base`; `None` in other loops. Turns that mend a crash add to the change of the experiment.
+    pub(super) fn examined_from(&self, base: Option<&str>) -> Option<String> {
+        self.state.spec.research.as_ref()?;
+        let open = self.state.research.as_ref().and_then(|research| research.open.as_ref());
+        open.map_or_else(|| base.map(str::to_owned), |open| open.base.clone())
+    }
+
+    async fn look_first(&mut self, mut found: Collected, base: Option<String>) -> Result<Judgement, String> {
         let Some(spec) = self.state.spec.research.clone() else { return Err("this is no research run".to_owned()) };
         let mut inspection = Inspection { description: self.description(&found), ..Inspection::default() };
-        // Turns that mend a crash add to the change of the experiment.
-        let open = self.state.research.as_ref().and_then(|research| research.open.as_ref());
-        let base = open.map_or(base, |open| open.base.clone());
         if let (Some(base), Some(commit)) = (base.as_deref(), &found.commit) {
             let workspace = self.workspace().await?;
             let changes = workspace.examine((base, commit), &spec.scope, &found.changes).await;
@@ -79,6 +92,55 @@ impl ActionRun {
         }
         let judged = judgement(found, (None, None), board);
         Ok(Judgement { experiment: Some(Box::new(inspection)), ..judged })
+    }
+
+    /// Measures a commit as often as its spread needs, or up to the first look without a value.
+    pub(super) async fn values_at(&mut self, commit: &str) -> Result<Vec<Sample>, String> {
+        let cwd = self.verify_at(Some(commit)).await?;
+        let (mut samples, mut values) = (Vec::new(), Vec::new());
+        while !baseline_suffices(&values) {
+            let sample = self.sample(&cwd).await?;
+            let value = sample.value();
+            samples.push(sample);
+            match value {
+                Some(value) => values.push(value),
+                None => break,
+            }
+        }
+        Ok(samples)
+    }
+
+    /// Measures a commit once.
+    pub(super) async fn value_at(&mut self, commit: &str) -> Result<Sample, String> {
+        let cwd = self.verify_at(Some(commit)).await?;
+        self.sample(&cwd).await
+    }
+
+    /// Makes the change of an experiment again on a new champion, and judges it there.
+    pub(super) async fn replay(&mut self, turn: &TurnId, commit: &str, onto: String) -> Input {
+        let board = self.state.progress.board.clone();
+        let failed = |why| Ok(Box::new(Judgement { error: Some(why), board, ..Judgement::default() }));
+        let result = self.replay_on(turn, commit, &onto).await.unwrap_or_else(failed);
+        Input::Replayed { turn: turn.clone(), onto, result }
+    }
+
+    async fn replay_on(
+        &mut self,
+        turn: &TurnId,
+        commit: &str,
+        onto: &str,
+    ) -> Result<Result<Box<Judgement>, Vec<String>>, String> {
+        let author = self.state.spec.workspace.author.clone();
+        let (task, fence) = (turn.task(), turn.fence());
+        let commit_meta = CommitMeta { task, fence, done: WorkDone::default(), goal: "", author: &author };
+        let replayed = self.workspace().await?.replay(commit, onto, &commit_meta).await;
+        Ok(match replayed.map_err(|e| full_text(&e))? {
+            Replayed::Conflict(paths) => Err(paths),
+            Replayed::Done(found) => {
+                let judged = self.look_first(found, Some(onto.to_owned())).await?;
+                Ok(Box::new(Judgement { target: Some(onto.to_owned()), ..judged }))
+            }
+        })
     }
 
     /// Measures candidate or champion again.

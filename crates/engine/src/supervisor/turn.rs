@@ -275,7 +275,7 @@ impl ActionRun {
         let subject = format!("everloop: unfinished work of turn {}", last.number);
         if let Ok(workspace) = self.workspace().await {
             let commit_meta = CommitMeta::new(turn.task(), turn.fence(), &subject);
-            match workspace.collect(&commit_meta, &Started { base: None, work: work.as_deref() }).await {
+            match workspace.collect(&commit_meta, &Started { work: work.as_deref(), ..Started::default() }).await {
                 Ok(found) if found.changed => {
                     tracing::info!(turn = %commit_meta.turn(), pin = ?found.pin, "kept unfinished work");
                 }

@@ -25,6 +25,11 @@ pub const GATE_ARG: &str = "__gate";
 const REFUSED: u8 = 75;
 /// No start now, but soon.
 const WAIT: u8 = 76;
+/// The guard has no answer now: its ledger is busy.
+const UNANSWERED: u8 = 77;
+/// Questions without an answer, one after the other, before a guard counts as out of reach. A
+/// script that starts many CLIs at once must not get past the guard by keeping it busy.
+const MAX_UNANSWERED: u32 = 30;
 /// What "soon" is.
 const SOON: Duration = Duration::from_secs(120);
 /// Between two questions.
@@ -44,13 +49,16 @@ pub fn pass(cli: &'static str) -> ExitCode {
         ui.talk(&format!("everloop: `{cli}` is not installed"));
         return ExitCode::from(127);
     };
-    loop {
+    let mut unanswered = 0;
+    // A guard that cannot be reached stops nothing.
+    while unanswered < MAX_UNANSWERED {
         match ask(cli) {
             Some(REFUSED) => return ExitCode::from(REFUSED),
-            Some(WAIT) => std::thread::sleep(POLL),
-            // A guard that cannot be reached stops nothing.
+            Some(WAIT) => unanswered = 0,
+            Some(UNANSWERED) => unanswered += 1,
             _ => break,
         }
+        std::thread::sleep(POLL);
     }
     let mut command = Command::new(&program);
     command.arg0(cli).args(std::env::args_os().skip(1));
@@ -72,7 +80,7 @@ fn ask(cli: &str) -> Option<u8> {
     let args = [OsString::from(GATE_ARG), OsString::from(cli)];
     if let Some(socket) = turn_socket::find() {
         let dir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-        return turn_socket::call(&socket, &dir, &args).ok();
+        return Some(turn_socket::call(&socket, &dir, &args).unwrap_or(UNANSWERED));
     }
     std::env::var_os(caller::TURN)?;
     let status = Command::new(std::env::current_exe().ok()?).args(args).status().ok()?;
@@ -91,7 +99,7 @@ pub fn admit(cli: &OsStr) -> ExitCode {
         Ok(None) => ExitCode::SUCCESS,
         Err(failure) => {
             tracing::debug!("cannot ask the guard: {}", failure.render());
-            ExitCode::SUCCESS
+            ExitCode::from(UNANSWERED)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! machines; `join`, `leave`: this one; `trust`: keys; `hub`: the database that they share.
 
 use everloop_core::op::{TaskRow, TaskState};
+use everloop_core::research::row::short;
 use everloop_core::why;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::mesh::loops::{self, checks, label};
@@ -126,6 +127,10 @@ fn show(id: &str, session: &VerbSession) -> Result<Code, Failure> {
     lines.push(format!("Checks    {passing} of {total} pass on the branch"));
     for result in state.judged.iter().flat_map(|judged| &judged.board.0) {
         lines.push(format!("          {} {}", clean(&result.verdict.to_string()), clean(&result.name)));
+    }
+    if let Some((_, found)) = state.experiments() {
+        let (from, to) = (short(found.baseline), short(found.champion.value()));
+        lines.push(format!("Research  {} experiments, {} kept, {from} -> {to}", found.number, found.keep_count()));
     }
     let aside = state.used().microusd.saturating_sub(state.spent.microusd);
     let aside = if aside > 0 { format!(", {} reserved", quantities::money(aside)) } else { String::new() };

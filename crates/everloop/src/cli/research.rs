@@ -6,21 +6,28 @@ use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
 use everloop_core::research::chart::Chart;
-use everloop_core::research::report::{Report, next_steps};
+use everloop_core::research::pareto::{self, FrontierPoint};
 use everloop_core::research::row::{Row, header, short};
+use everloop_core::research::shared::WORKERS_MOST;
 use everloop_core::research::{Direction, KeepRule, MetricSpec, ResearchSpec};
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
+use everloop_engine::services::mesh::loops;
 use everloop_engine::services::research::apply::{self as apply_service, ApplyRequest, ApplyShape};
+use everloop_engine::services::research::import::history;
+use everloop_engine::services::research::tasks::make_tasks;
 use everloop_engine::services::research::{self as service, RunAnswer};
 use serde_json::json;
 
 use super::diff::painted;
 use super::message::send;
-use super::run::{self, RunArgs, RunSwitches};
+use super::run::{self, MeshSwitches, RunArgs, RunSwitches};
 use super::{VerbSession, take as take_verb};
 use crate::config::{self, Flags};
 use crate::ui::text::clean;
+
+mod import;
+mod report;
 
 const HELP: &str = "Examples:
   everloop research \"make the parser faster\" --metric './bench.sh' --direction lower --agent claude -n 40
@@ -30,6 +37,7 @@ const HELP: &str = "Examples:
   everloop research show            # rows, champion and chart of the run in this folder
   everloop research diff 12         # the change of experiment 12, kept or not
   everloop research apply           # bring the champion to your branch
+  everloop research apply --tasks   # put the next steps on the board
 
 The agent only edits. Each change is committed, the checks (guards) run on it, and the metric is measured; a noisy
 metric is measured again, the champion too, before anything is kept. Nothing moves onto your branch before `apply`.
@@ -50,6 +58,8 @@ pub struct ResearchArgs {
     metric: MetricFlags,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    mesh: MeshSwitches,
     #[command(flatten)]
     switches: RunSwitches,
     /// What to do with a run
@@ -72,6 +82,10 @@ struct MetricFlags {
     /// Where the number is in a JSON output, as `results.0.mean`
     #[arg(long, value_name = "PATH")]
     json_path: Option<String>,
+    /// Further `METRIC` line that counts: a change that is not kept stays on the frontier if nothing
+    /// there is as good in everything; may be repeated [direction: lower]
+    #[arg(long, value_name = "NAME[:WAY]")]
+    pareto: Vec<String>,
     /// Time limit of a measurement until a normal time is known [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     metric_timeout: Option<Duration>,
@@ -99,9 +113,15 @@ struct MetricFlags {
     /// File with strategies to try, one per list item [default: .everloop/research-plan.md]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
+    /// Results table of another tool or an earlier run; the prompt lists its ideas as tried
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
     /// Let no other measurement run on this machine at the same time
     #[arg(long)]
     exclusive: bool,
+    /// Experiments at a time on this machine, each in a clone of its own; budgets are divided evenly
+    #[arg(long, value_name = "W", value_parser = workers)]
+    workers: Option<u32>,
     /// Lines that an experiment may add and remove [default: 5000]
     #[arg(long, value_name = "N")]
     max_lines: Option<u32>,
@@ -132,7 +152,7 @@ enum What {
         /// Loop id or name [default: the run in this folder]
         id: Option<String>,
     },
-    /// Bring the champion to your branch, as `everloop take` does
+    /// Bring the champion to your branch, as `everloop take` does; or the next steps to the board
     Apply {
         /// Loop id or name [default: the run in this folder]
         id: Option<String>,
@@ -142,9 +162,12 @@ enum What {
         /// As one commit instead of one for each kept experiment
         #[arg(long)]
         squash: bool,
-        /// Only these kept experiments; the checks run on what they make together
+        /// Only these experiments, kept or on the frontier; the checks run on what they make together
         #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with = "squash")]
         only: Vec<u32>,
+        /// Move no branch; make a task of each next step of the report, the first most urgent
+        #[arg(long, conflicts_with_all = ["branch", "squash", "only"])]
+        tasks: bool,
     },
     /// End a run after its experiment; `everloop resume` continues it
     Stop {
@@ -152,12 +175,11 @@ enum What {
         id: Option<String>,
     },
     /// Write a report as one HTML file
-    Report {
-        /// Loop id or name [default: the run in this folder]
-        id: Option<String>,
-        /// Where the page is written
-        #[arg(short, long, value_name = "FILE", default_value = "research-report.html")]
-        output: PathBuf,
+    Report(report::ReportFlags),
+    /// Summarise the results table of another tool (TSV), which `--history` of a new run reads
+    Import {
+        /// The file with the table
+        file: PathBuf,
     },
     /// Print the table of all experiments
     Export {
@@ -169,6 +191,11 @@ enum What {
 fn direction(text: &str) -> Result<Direction, String> {
     let all = [Direction::Lower, Direction::Higher];
     all.into_iter().find(|way| way.label() == text).ok_or_else(|| "it is `lower` or `higher`".to_owned())
+}
+
+fn workers(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|n| (1..=WORKERS_MOST).contains(n));
+    number.ok_or_else(|| format!("it is a number from 1 to {WORKERS_MOST}"))
 }
 
 fn rule(text: &str) -> Result<KeepRule, String> {
@@ -183,7 +210,8 @@ pub fn research(args: ResearchArgs, session: &mut VerbSession) -> Result<Code, F
         Some(What::Show { id }) => show(session, id.as_deref()),
         Some(What::Best { id }) => best(session, id.as_deref()),
         Some(What::Diff { number, id }) => diff(session, number, id.as_deref()),
-        Some(What::Apply { id, branch, squash, only }) => {
+        Some(What::Apply { id, tasks: true, .. }) => tasks(session, id.as_deref()),
+        Some(What::Apply { id, branch, squash, only, tasks: false }) => {
             let shape = match (squash, only) {
                 (true, _) => ApplyShape::Squash,
                 (false, only) if only.is_empty() => ApplyShape::Line,
@@ -192,18 +220,19 @@ pub fn research(args: ResearchArgs, session: &mut VerbSession) -> Result<Code, F
             apply(session, &ApplyRequest { word: id, branch, shape })
         }
         Some(What::Stop { id }) => stop(session, id.as_deref()),
-        Some(What::Report { id, output }) => report(session, id.as_deref(), &output),
+        Some(What::Report(flags)) => report::report(&flags, session),
+        Some(What::Import { file }) => import::import(session, &file),
         Some(What::Export { id }) => export(session, id.as_deref()),
     }
 }
 
 fn start(args: ResearchArgs, session: &VerbSession) -> Result<Code, Failure> {
-    let ResearchArgs { goal, name, metric, flags, switches, .. } = args;
+    let ResearchArgs { goal, name, metric, flags, mesh, switches, .. } = args;
     if let Some(goal) = goal {
         let spec = metric.spec(session)?;
-        return run::research(&RunArgs::of(goal, flags, switches), session, spec);
+        return run::research(&RunArgs::of(goal, flags, mesh, switches), session, spec);
     }
-    let args = RunArgs::named(configured(session, name)?, flags, switches);
+    let args = RunArgs::named(configured(session, name)?, flags, mesh, switches);
     run::research_of_file(&args, session, &mut |spec| metric.clone().change(spec, session))
 }
 
@@ -252,6 +281,10 @@ impl MetricFlags {
         metric.direction = self.direction.unwrap_or(metric.direction);
         metric.check.timeout = self.metric_timeout.unwrap_or(metric.check.timeout);
         metric.name = self.metric_name.or(metric.name.take());
+        if !self.pareto.is_empty() {
+            let further = pareto::read_all(&self.pareto, metric.name.as_deref());
+            metric.pareto = further.map_err(|why| Failure::usage(format!("--pareto: {why}")))?;
+        }
         metric.json_path = self.json_path.or(metric.json_path.take());
         (metric.min, metric.max) = (self.metric_min.or(metric.min), self.metric_max.or(metric.max));
         metric.exclusive |= self.exclusive || disturbed && metric.is_disturbed();
@@ -264,7 +297,11 @@ impl MetricFlags {
         spec.patience = self.patience.or(spec.patience);
         spec.max_lines = self.max_lines.unwrap_or(spec.max_lines);
         let results = self.results.map(|path| session.dir.join(path).display().to_string());
+        spec.workers = self.workers.unwrap_or(spec.workers);
         spec.results = results.or(spec.results.take());
+        if let Some(file) = self.history {
+            spec.history = Some(history(&session.dir.join(file))?.ideas());
+        }
         if let Some(file) = self.plan {
             let path = session.dir.join(file);
             let none = || Failure::usage(format!("cannot read the plan `{}`: there is no such file", path.display()));
@@ -302,7 +339,8 @@ const CHART: (usize, usize) = (78, 12);
 
 fn show(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
     let run = service::show(session, id)?;
-    let mut text = format!("{} {} ({}): {}\n", run.id, clean(&run.name), run.phase, clean(&run.goal));
+    let workers = if run.workers > 1 { format!(", {} workers", run.workers) } else { String::new() };
+    let mut text = format!("{} {} ({}{workers}): {}\n", run.id, clean(&run.name), run.phase, clean(&run.goal));
     if run.rows.is_empty() {
         text.push_str("the baseline is not measured yet\n");
     } else {
@@ -316,10 +354,22 @@ fn show(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
         for row in run.rows.iter().skip(more) {
             text.push_str(&line(row));
         }
+        if !run.frontier.is_empty() {
+            text.push_str("frontier:\n");
+            text.extend(run.frontier.iter().map(member));
+        }
         text.extend(run.summary.lines().map(|line| clean(line) + "\n"));
     }
     session.ui.said(text.trim_end(), &run)?;
     Ok(Code::Ok)
+}
+
+/// A member of the frontier for people.
+fn member(point: &FrontierPoint) -> String {
+    let further: Vec<String> =
+        point.secondary.iter().map(|(name, value)| format!("{} {}", clean(name), short(*value))).collect();
+    let (value, change) = (short(point.value), clean(&point.description));
+    format!("{:>4} {value:>12}, {}  {change}\n", point.number, further.join(", "))
 }
 
 /// A row for people.
@@ -379,34 +429,30 @@ fn apply(session: &mut VerbSession, request: &ApplyRequest) -> Result<Code, Fail
     Ok(Code::Ok)
 }
 
-fn stop(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
-    session.for_a_person("stop a research run")?;
-    let run = service::show(session, id)?;
-    let (state, taker) = send::send(session, Some(run.id.as_str()), &LoopCommand::Stop { now: false })?;
-    send::tell(session, &state.id, "stops after the running experiment, if any", taker)?;
+fn tasks(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    let answer = make_tasks(session, id)?;
+    let mut text = String::new();
+    for task in &answer.tasks {
+        let was = if task.made { "" } else { " (made before)" };
+        writeln!(text, "{}{was}: {}", task.task, clean(&task.step)).expect("writing to a string cannot fail");
+    }
+    if answer.tasks.is_empty() {
+        writeln!(text, "run `{}` has no next steps on record", answer.run).expect("writing to a string cannot fail");
+    }
+    session.ui.said(text.trim_end(), &answer)?;
     Ok(Code::Ok)
 }
 
-fn report(session: &mut VerbSession, id: Option<&str>, output: &std::path::Path) -> Result<Code, Failure> {
+fn stop(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
+    session.for_a_person("stop a research run")?;
     let run = service::show(session, id)?;
-    let (spec, research) = run.parts()?;
-    let (diffs, steps) = (service::kept_patches(&run), next_steps(&run.rows, &spec.plan, research.sigma()));
-    let page = Report {
-        name: &run.name,
-        goal: &run.goal,
-        chart: chart(&run)?,
-        plan: &spec.plan,
-        diffs: &diffs,
-        asleep_ms: u64::try_from(run.state.spend.asleep.as_millis()).unwrap_or(u64::MAX),
-        total_microusd: run.state.spend.spent.microusd,
-        false_keeps: research.false_keeps,
-        next_steps: &steps,
-    };
-    let path = session.dir.join(output);
-    std::fs::write(&path, page.html())
-        .map_err(|e| Failure::failed(format!("cannot write `{}`", path.display())).because(&e))?;
-    let shown = path.display().to_string();
-    session.ui.said(&format!("wrote {}", clean(&shown)), &json!({ "loop": run.id, "file": shown }))?;
+    if run.remote.is_some() {
+        loops::stop(session, run.id.as_str())?;
+        session.ui.said(&format!("run `{}` stops", run.id), &json!({ "id": run.id, "stop": true }))?;
+        return Ok(Code::Ok);
+    }
+    let (state, taker) = send::send(session, Some(run.id.as_str()), &LoopCommand::Stop { now: false })?;
+    send::tell(session, &state.id, "stops after the running experiment, if any", taker)?;
     Ok(Code::Ok)
 }
 

@@ -1,6 +1,5 @@
 //! `everloop run`: works on a goal until its checks pass.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use everloop_core::action::LoopCommand;
@@ -15,6 +14,7 @@ use everloop_engine::error::{Code, Failure};
 use everloop_engine::projects::ProjectFile;
 use everloop_engine::services::create::Attachment;
 use everloop_engine::services::loops as services;
+use everloop_engine::services::research::summed;
 use everloop_engine::services::run::again::{RunAgain, take_over};
 use everloop_engine::state_folder::StateFolder;
 use everloop_engine::supervisor::{Interrupt, LoopSelection, Supervisor, SupervisorOptions, Until};
@@ -50,17 +50,24 @@ pub struct RunArgs {
     name: Option<String>,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    mesh: MeshSwitches,
+    #[command(flatten)]
+    switches: RunSwitches,
+}
+
+/// Whether and how the mesh works on a loop.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MeshSwitches {
     /// Let all nodes of the mesh work on it, through a git remote (`everloop mesh join` first)
     #[arg(long)]
     mesh: bool,
     /// With --mesh: the git remote through which work travels [default: origin]
     #[arg(long, value_name = "NAME", requires = "mesh")]
     remote: Option<String>,
-    /// With --mesh: failing checks that are worked on at once
+    /// With --mesh: failing checks that are worked on at once, or experiments
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     width: u32,
-    #[command(flatten)]
-    switches: RunSwitches,
 }
 
 /// How a loop is started and followed.
@@ -93,13 +100,13 @@ pub struct RunSwitches {
 
 impl RunArgs {
     /// A run with a goal and these settings.
-    pub(super) fn of(goal: String, flags: Flags, switches: RunSwitches) -> Self {
-        Self { goal: Some(goal), name: None, flags, mesh: false, remote: None, width: 1, switches }
+    pub(super) fn of(goal: String, flags: Flags, mesh: MeshSwitches, switches: RunSwitches) -> Self {
+        Self { goal: Some(goal), name: None, flags, mesh, switches }
     }
 
     /// The run of a name in everloop.toml, with these settings over it.
-    pub(super) fn named(name: String, flags: Flags, switches: RunSwitches) -> Self {
-        Self { goal: None, name: Some(name), ..Self::of(String::new(), flags, switches) }
+    pub(super) fn named(name: String, flags: Flags, mesh: MeshSwitches, switches: RunSwitches) -> Self {
+        Self { goal: None, name: Some(name), flags, mesh, switches }
     }
 
     /// What was typed besides the goal.
@@ -161,7 +168,7 @@ fn start(
     if let Some(file) = file {
         create::accept(args, session, file)?;
     }
-    if args.mesh {
+    if args.mesh.mesh {
         return mesh::run(args, &wanted, session);
     }
     create::need_agents(args, session, &wanted)?;
@@ -184,6 +191,7 @@ fn start(
     };
     let state = LoopState { spec, ..state };
     announce(session, &state, &wanted, origin);
+    announce_workers(session, &state, &wanted);
     if args.switches.detach {
         return detach(session, &home, &mut ledger, &state);
     }
@@ -222,6 +230,26 @@ fn announce(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop, ori
     }
 }
 
+/// Prints how many experiments run at a time, and what that changes.
+fn announce_workers(session: &VerbSession, state: &LoopState, wanted: &ResolvedLoop) {
+    let (Some(research), Some(asked)) = (&state.spec.research, &wanted.research) else { return };
+    let (workers, slots) = (research.workers, wanted.guard.max_parallel_turns);
+    if asked.workers != workers {
+        let text = format!(
+            "the run goes on with {workers} at a time; --new starts another run with --workers {}",
+            asked.workers
+        );
+        session.ui.warn(&text);
+    }
+    if workers > 1 {
+        let part = format!("each worker has 1/{workers} of the budget");
+        session.ui.talk(&format!("  {workers} experiments at a time, each in a clone of its own; {part}"));
+    }
+    if workers > slots {
+        session.ui.warn(&format!("max_parallel_turns is {slots}; for this run it is {workers}"));
+    }
+}
+
 /// Hands the loop to a supervisor in the background.
 fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state: &LoopState) -> Result<Code, Failure> {
     services::hand_over(session, home, ledger, state)?;
@@ -240,16 +268,16 @@ fn detach(session: &VerbSession, home: &StateFolder, ledger: &mut Sqlite, state:
 /// Supervises the loop, or follows it while another process does; when that process ends, this one
 /// takes over.
 fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &LoopState) -> Result<Code, Failure> {
-    let id = &started.id;
+    let (id, team) = (&started.id, started.team());
     let style = watch::ForegroundStyle {
         detail: LogDetail::of(args.switches.verbose),
         wait: if args.switches.no_wait { watch::HoldPolicy::End } else { watch::HoldPolicy::Wait },
         follow: if args.switches.follow { watch::FollowAgent::All } else { watch::FollowAgent::LastLine },
     };
-    let mut watcher = watch::Foreground::new(&session.ui, id.clone(), home, style);
+    let mut watcher = watch::Foreground::new(&session.ui, &team, home, style);
     loop {
         let interrupted = if let Ok(ownership) = home.own("run", session.now())? {
-            let reach = LoopSelection::Only(BTreeSet::from([id.clone()]));
+            let reach = LoopSelection::Only(team.iter().cloned().collect());
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
             let (listen, port) = (up::listen_on_demand(session)?, Some(Box::new(Http) as _));
             let options = SupervisorOptions {
@@ -266,9 +294,11 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &L
         } else {
             let mut ledger = session.writer(home)?;
             services::hand_over(session, home, &mut ledger, started)?;
-            let followed = follow::Followed { session, home, id };
+            let followed = follow::Followed { session, home, id, team: &team };
             let ended = up::block_on(followed.follow(&mut watcher))??;
-            brought::forget(home, id);
+            for id in &team {
+                brought::forget(home, id);
+            }
             ended
         };
         watcher.finish();
@@ -276,7 +306,9 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &L
         let (_, state) = session.find_loop(&ledger, Some(id.as_str()))?;
         let held = watcher.held();
         match (&state.phase, interrupted, held) {
-            (Phase::Ended { ending, .. }, _, _) => return report(session, &state, ending, interrupted),
+            (Phase::Ended { ending, .. }, _, _) => {
+                return report(session, &summed(&ledger, state.clone())?, ending, interrupted);
+            }
             (_, Some(interrupt), _) => {
                 // A loop that another process supervises goes on there; that was printed.
                 if !home.is_owned() {

@@ -1,11 +1,15 @@
-//! `[research.NAME]`: experiments on a metric. Its keys are those of a loop, whose checks are the
+//! `[research.NAME]`: experiments on a metric. Its keys are those of a loop, with checks as
 //! guards, and those of the metric, which are declared here.
 
 use std::path::Path;
 
 use everloop_core::research::idea::strategies;
+use everloop_core::research::import::PastIdeas;
+use everloop_core::research::pareto;
+use everloop_core::research::shared::WORKERS_MOST;
 use everloop_core::research::{KeepRule, MAX_LINES, MetricSpec, ResearchSpec};
 use everloop_engine::diagnostic::Diagnostic;
+use everloop_engine::services::research::import::history;
 
 use super::layer::{Layer, Origin};
 use super::settings::section;
@@ -31,6 +35,10 @@ section! {
 
     /// Where the number is in a JSON output, as `results.0.mean`.
     json_path: NonEmptyText;
+
+    /// Further `METRIC` lines that count, as `["size:lower"]`: a change that is not kept stays on the
+    /// frontier if nothing there is as good in everything.
+    pareto: List;
 
     /// Time limit of a measurement until a normal time is known. Without it: 10 minutes.
     metric_timeout: Span;
@@ -60,9 +68,16 @@ section! {
     /// The file with strategies to try, one per list item, relative to this file.
     plan: NonEmptyText = PLAN;
 
+    /// A results table of another tool or an earlier run, relative to this file; the prompt lists its
+    /// ideas as tried.
+    history: NonEmptyText;
+
     /// Whether no other measurement runs on this machine at the same time. Without it: where the
     /// metric seems to be about time or memory.
     exclusive: Flag;
+
+    /// Experiments at a time on this machine, each in a clone of its own; budgets are divided evenly.
+    workers: Count = 1;
 
     /// Lines that an experiment may add and remove.
     max_lines: Count = i64::from(MAX_LINES);
@@ -96,31 +111,51 @@ pub(super) fn spec(name: &str, dir: &Path, values: &Layer, place: &Origin) -> Re
     let mut metric = MetricSpec::new(run, direction);
     metric.check.timeout = keys.metric_timeout.map_or(metric.check.timeout, |span| span.0);
     metric.name = keys.metric_name.map(|text| text.0);
+    let further = keys.pareto.map_or_else(Vec::new, |list| list.0);
+    metric.pareto = pareto::read_all(&further, metric.name.as_deref())
+        .map_err(|why| vec![values.origin("pareto").blame(why).hint("write it as `pareto = [\"size:lower\"]`")])?;
     metric.json_path = keys.json_path.map(|text| text.0);
     (metric.min, metric.max) = (keys.metric_min.map(|n| n.0), keys.metric_max.map(|n| n.0));
     metric.exclusive = keys.exclusive.map_or_else(|| metric.is_disturbed(), |flag| flag.0);
     let file = keys.plan.map_or_else(|| PLAN.to_owned(), |text| text.0);
-    let path = dir.join(file);
-    let plan = match plan(&path) {
-        Ok(Some(plan)) => plan,
-        Ok(None) if !values.is_explicit("plan") => Vec::new(),
-        Ok(None) => {
-            let wrong = values.origin("plan").blame(format!("there is no plan `{}`", path.display()));
-            return Err(vec![wrong.hint("`everloop init --research` writes a template")]);
-        }
-        Err(why) => return Err(vec![values.origin("plan").blame(why)]),
-    };
+    let plan = planned(&dir.join(file), values).map_err(|wrong| vec![wrong])?;
+    let history = keys.history.map(|text| past_ideas(&dir.join(text.0), values)).transpose();
     Ok(ResearchSpec {
+        history: history.map_err(|wrong| vec![wrong])?,
         scope: keys.scope.map_or_else(Vec::new, |list| list.0),
         goal_value: keys.goal_value.map(|n| n.0),
         rule: keys.rule.map_or_else(KeepRule::default, |rule| rule.0),
         simplicity: keys.simplicity.is_none_or(|flag| flag.0),
         patience: keys.patience.map(|n| n.0),
         plan,
+        workers: keys.workers.map_or(1, |n| n.0.min(WORKERS_MOST)),
         max_lines: keys.max_lines.map_or(MAX_LINES, |n| n.0),
         results: keys.results.map(|text| dir.join(text.0).display().to_string()),
         ..ResearchSpec::new(metric)
     })
+}
+
+/// The strategies of a run's plan; none where the usual file is missing.
+fn planned(path: &Path, values: &Layer) -> Result<Vec<String>, Diagnostic> {
+    match plan(path) {
+        Ok(Some(plan)) => Ok(plan),
+        Ok(None) if !values.is_explicit("plan") => Ok(Vec::new()),
+        Ok(None) => {
+            let wrong = values.origin("plan").blame(format!("there is no plan `{}`", path.display()));
+            Err(wrong.hint("`everloop init --research` writes a template"))
+        }
+        Err(why) => Err(values.origin("plan").blame(why)),
+    }
+}
+
+/// The ideas of an earlier table.
+fn past_ideas(path: &Path, values: &Layer) -> Result<PastIdeas, Diagnostic> {
+    let found = history(path).map_err(|failure| {
+        let message: Vec<String> = std::iter::once(failure.message).chain(failure.causes).collect();
+        let wrong = values.origin("history").blame(message.join(": "));
+        wrong.hint(failure.hint.unwrap_or_else(|| "everloop research import FILE".to_owned()))
+    })?;
+    Ok(found.ideas())
 }
 
 /// The strategies of a plan; `None` without the file.

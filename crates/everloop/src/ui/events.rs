@@ -238,7 +238,16 @@ fn experiment(step: &ExperimentStep) -> String {
             let cost = if row.microusd > 0 { format!(", {}", money(row.microusd)) } else { String::new() };
             format!("experiment {}: {status}{value}{cost} ({}): {what}", row.number, row.why)
         }
-        ExperimentStep::Branched { from } => format!("the next experiments begin from experiment {from}"),
+        ExperimentStep::Replayed { onto, .. } => {
+            format!("the change was made again on the new champion {}, and measured there", shortened(onto))
+        }
+        ExperimentStep::Branched { from } => format!("every other experiment begins from experiment {from}"),
+        ExperimentStep::Seeded { research } => {
+            format!("makes experiment {} of a run that nodes share", research.ends_after.unwrap_or(research.number))
+        }
+        ExperimentStep::Calibrated { samples } => {
+            format!("measured the champion on this machine ({})", count(samples.len() as u64, "measurement"))
+        }
     }
 }
 

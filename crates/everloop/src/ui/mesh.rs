@@ -115,10 +115,11 @@ pub fn paragraph(detail: &MeshDetail, look: &StatusStyle) -> String {
     let (state, said) = (&detail.state, sentence(&detail.reason, detail.now, &clock));
     let passing = state.judged.as_ref().map_or(0, |judged| judged.board.passing().len());
     let total = state.spec.wanted.checks.len();
-    clean(&format!(
-        "Loop {} ({}) of the mesh: {said} {passing} of {total} checks pass on its branch.",
-        state.id, state.name
-    ))
+    let result = match &state.research {
+        Some(found) => format!("{} of {} experiments were kept.", found.keep_count(), found.number),
+        None => format!("{passing} of {total} checks pass on its branch."),
+    };
+    clean(&format!("Loop {} ({}) of the mesh: {said} {result}", state.id, state.name))
 }
 
 /// Times of the hub are machine time.

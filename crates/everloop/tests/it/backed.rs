@@ -27,6 +27,7 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/guard.md", "guard.txt"),
     ("docs/loops-and-checks.md", "loops-and-checks.txt"),
     ("docs/recovery.md", "recovery.txt"),
+    ("docs/report.md", "report.txt"),
     ("docs/research.md", "research.txt"),
     ("docs/security.md", "security.txt"),
     ("ARCHITECTURE.md", "architecture.txt"),

@@ -121,6 +121,8 @@ fn a_research_run_of_the_file_has_origins_and_its_mistakes_have_places() {
         ("patience = 7", "goal_value = \"x\"", "everloop.toml:7", "expected a number"),
         ("metric = \"sh metric.sh\"\n", "", "everloop.toml:1", "has no `metric`"),
         ("patience = 7", "plan = \"nowhere.md\"", "everloop.toml:7", "there is no plan"),
+        ("patience = 7", "pareto = [\"size:down\"]", "everloop.toml:7", "`down` in `size:down` is no direction"),
+        ("patience = 7", "history = \"metric.sh\"", "everloop.toml:7", "no column is named `metric`"),
         (
             "[research.sum]",
             "[loop.sum]\ngoal = \"x\"\nagent_cmd = \"true\"\nchecks = [\"true\"]\n[research.sum]",

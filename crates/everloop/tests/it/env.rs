@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -174,6 +174,18 @@ impl Env {
         child.stdin.take().expect("it is piped").write_all(typed.as_bytes()).expect("it reads");
         let status = wait_for_end(&mut child, &line);
         output(status, out, err)
+    }
+
+    /// Starts everloop on a terminal of its own; what a person sees goes to this file, as it
+    /// appears.
+    pub fn spawn_on_terminal(&self, args: &[&str], screen: &Path) -> Background {
+        let words = [&[env!("CARGO_BIN_EXE_everloop")], args].concat();
+        let line = shlex::try_join(words).expect("arguments of tests have no NUL");
+        let mut command = self.program("script");
+        command.args(["-qefc", &line]).arg(screen).env("NO_COLOR", "1").stdin(Stdio::piped());
+        let mut child = command.spawn().expect("script(1) gives a program a terminal");
+        let readers = (gather(child.stdout.take()), gather(child.stderr.take()));
+        Background { child, readers: Some(readers) }
     }
 
     /// Starts everloop in the project; it is killed when the handle is dropped.

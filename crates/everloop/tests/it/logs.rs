@@ -95,3 +95,18 @@ fn a_turn_is_shown_as_what_was_said_and_done() {
     assert_eq!(data["steps"][2]["state"], "failed", "{data}");
     env.run(&["logs", "--raw"]).exits(2);
 }
+
+/// The agent goes on only after its line was seen, so a line that is shown at the end of the turn
+/// comes too late.
+#[test]
+fn the_last_line_of_the_agent_is_in_the_live_view_while_its_turn_runs() {
+    let env = Env::new();
+    let screen = env.project().with_file_name("screen");
+    let agent = "echo looking around; echo reading the plan; until test -f go; do sleep 0.05; done; touch done";
+    let run = ["run", "x", "--check", "test -f done", "--agent-cmd", agent, "--min-gap", "0"];
+    let on_terminal = env.spawn_on_terminal(&run, &screen);
+    let shown = || String::from_utf8_lossy(&std::fs::read(&screen).unwrap_or_default()).into_owned();
+    env.wait_for("its last line is shown", || shown().contains("says: reading the plan"));
+    env.write("go", "");
+    on_terminal.wait().ok();
+}

@@ -436,4 +436,17 @@ fn finished_tasks_are_grouped_under_their_loop_and_gone_after_a_day() {
     node.wait_for("its folders and refs are gone", || left("work") + left("turns") == 0 && !refs().contains(&local));
     node.run(&["replay"]).ok();
     assert!(node.run(&["logs", "--json"]).ok().stdout.contains("forgotten"));
+    // The clone goes with the last of its tasks, once nothing was written to it for a day.
+    let clone = node.state().join("mesh").join(&id);
+    assert!(repo.exists(), "it was written to just now");
+    node.run(&["down"]).ok();
+    drop(fleet.nodes[0].up.take());
+    for part in ["repo/.git", "lead/.git", "."] {
+        let Ok(folder) = std::fs::File::open(clone.join(part)) else { continue };
+        let before = std::time::SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+        folder.set_modified(before).expect("the folder is the test's");
+    }
+    fleet.nodes[0].start();
+    let node = &fleet.nodes[0].env;
+    node.wait_for("the clone is gone", || !clone.exists() && !node.state().join("work").join(&id).exists());
 }

@@ -122,3 +122,46 @@ fn the_time_before_a_stop_still_counts() {
     let said = again.wait().exits(3).stderr;
     assert!(said.contains("at most: 1h 5"), "{said}");
 }
+
+/// One after the other; each is named alone, and is in force in the turn that follows.
+#[test]
+fn the_same_command_takes_over_agent_guard_watch_and_isolation() {
+    let env = Env::new().var("CANARY", "sings");
+    let out = env.project().with_file_name("out");
+    std::fs::create_dir(&out).expect("the folder is the test's");
+    let out = out.display().to_string();
+    env.write("agent.sh", &format!("echo \"$CANARY\" > canary; echo x > {out}/reached; true\n"));
+    let file = |park_after: u32| {
+        let text = "goal = \"x\"\nagent_cmd = \"sh agent.sh\"\nchecks = [\"test -f done\"]\nmax_turns = 1";
+        env.write("everloop.toml", &format!("[loop.work]\n{text}\npark_after = {park_after}\n"));
+    };
+    let mut flags = vec!["run", "--yes", "--min-gap", "0"];
+    let taken_over = |flags: &[&str]| {
+        let said = env.run(flags).exits(3).stderr;
+        let line = said.lines().find_map(|line| line.split_once("takes over for loop ")?.1.split_once(": "));
+        line.map(|(_, names)| names.to_owned()).unwrap_or_default()
+    };
+    file(7);
+    assert_eq!(taken_over(&flags), "", "a new loop takes nothing over");
+    assert_eq!(env.read("canary"), "\n");
+    assert_eq!(taken_over(&flags), "max-turns", "as many turns again, and nothing else");
+
+    flags.extend(["--env", "CANARY"]);
+    assert_eq!(taken_over(&flags), "max-turns, agent");
+    assert_eq!(env.read("canary"), "sings\n");
+
+    flags.extend(["--writable", &out]);
+    assert!(!env.project().join("../out/reached").exists());
+    assert_eq!(taken_over(&flags), "max-turns, isolation");
+    assert!(env.project().join("../out/reached").exists());
+
+    flags[3] = "1ms";
+    assert_eq!(taken_over(&flags), "max-turns, guard");
+    assert_eq!(env.the_loop()["spec"]["guard"]["gap"], 1);
+
+    file(9);
+    assert_eq!(taken_over(&flags), "max-turns, watch");
+    assert_eq!(env.the_loop()["spec"]["watch"]["park_after"], 9);
+    assert_eq!(env.the_loop()["turns"], 6, "always the same loop");
+    env.run(&["replay"]).ok();
+}

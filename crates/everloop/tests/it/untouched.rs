@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::env::Env;
 
 /// Everything in the project, byte for byte, except objects and everything under our own names.
-fn contents(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+pub fn contents(dir: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut todo = vec![dir.to_owned()];
     while let Some(folder) = todo.pop() {

@@ -4,7 +4,7 @@
 //! - `draw`: how such operations are drawn
 //! - `rules`: the semantics in the documentation of `Ledger`, one by one
 //! - `disk`: reopening, crashes, damage, formats, file modes
-//! - `writers`: several connections on one file
+//! - `writers`: several connections on one file; `workers`: those of a research run
 //! - `postgres`: the hub: wrong ones, damage, logins, TLS; `faults`: faults on the way to it
 //! - `channel_binding`: logins that are bound to the certificate of a hub
 //! - `nodes`: several nodes at one hub get the answers of some order; `pooler`: the same through a
@@ -23,4 +23,5 @@ mod pooler;
 mod postgres;
 mod rules;
 mod story;
+mod workers;
 mod writers;

@@ -9,6 +9,7 @@
 //! - `node`: a machine, on which the product's own [`everloop_core::mesh::node`] runs; `host`: its
 //!   effects; `hub`: its calls
 //! - `stranger`: writes to the hub without a trusted key
+//! - `research`: loops whose tasks are experiments
 //! - `git`: the shared repository; `facts`, `limits`: the invariants
 
 mod facts;
@@ -19,6 +20,7 @@ mod hub;
 mod limits;
 mod node;
 mod people;
+mod research;
 mod stranger;
 mod sum;
 mod world;
@@ -56,9 +58,15 @@ pub struct Setup {
     pub drift: bool,
     /// How long an agent works at most.
     pub work: Duration,
-    /// How long a clone takes at most; a push takes half of that.
+    /// How long a clone takes at most.
     pub clone: Duration,
+    /// How long a push takes at most.
+    pub push: Duration,
+    /// How long the answer to a heartbeat is on its way; the whole mesh waits for it.
+    pub answer: Duration,
     pub ill: Ill,
+    /// Experiments of each loop; 0 for loops with checks.
+    pub experiments: u32,
     /// What a stranger does that can write to the hub.
     pub stranger: Stranger,
 }
@@ -104,7 +112,7 @@ const fn minutes(n: u64) -> Duration {
 /// A setup that depends only on its seed: hours with many faults.
 pub fn random(seed: u64) -> Setup {
     let mut dice = Random::new(seed ^ 0x006d_6573_6800);
-    Setup {
+    let setup = Setup {
         nodes: dice.pick(&[1, 2, 3, 3, 5, 5, 8, 20]),
         slots: dice.pick(&[1, 1, 2]),
         checks: dice.between(2, 12),
@@ -119,7 +127,8 @@ pub fn random(seed: u64) -> Setup {
         ill: dice.pick(&[Ill::Nobody, Ill::Nobody, Ill::Nobody, Ill::Machine, Ill::Check, Ill::All]),
         workers: dice.pick(&[0, 0, 1, 2, 4]),
         ..small()
-    }
+    };
+    Setup { push: setup.clone / 2, ..setup }
 }
 
 /// Days of a mesh of `nodes` machines in normal use: occasional work and occasional faults.
@@ -157,6 +166,11 @@ pub fn violent(seed: u64) -> Setup {
     }
 }
 
+/// The same for a research run.
+pub fn experiments(seed: u64) -> Setup {
+    Setup { experiments: 12, ..violent(seed) }
+}
+
 /// One of three machines fails at everything, and the others have much to do.
 pub fn one_is_ill(seed: u64) -> Setup {
     Setup {
@@ -187,7 +201,10 @@ pub fn small() -> Setup {
         drift: false,
         work: Duration::from_secs(5),
         clone: Duration::from_secs(2),
+        push: Duration::from_secs(1),
+        answer: Duration::ZERO,
         ill: Ill::Nobody,
+        experiments: 0,
         stranger: Stranger::Absent,
     }
 }

@@ -42,7 +42,7 @@ impl World {
                 self.plan_beat(&id);
             }
             // The simulated loops are no research runs.
-            Action::Measure { .. } | Action::Record => {}
+            Action::Measure { .. } | Action::Replay { .. } | Action::Record => {}
             Action::Cleanup => {
                 self.go_on(STEP_TAKES, move |w| w.must("cleanup", id.as_str(), |w| w.clean_up(&id)));
             }

@@ -3,12 +3,13 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use everloop_core::planted::Bug;
 use everloop_testkit::budget::Budget;
-use everloop_testkit::planted::{TABLE, changes_loops, reports, signs_loops};
+use everloop_testkit::planted::{Plant, TABLE, changes_loops, reports, signs_loops, slow_answers};
 use everloop_testkit::sim::fault::FaultPlan;
 use everloop_testkit::sim::mesh::faults::{EVERY, MeshFault};
 use everloop_testkit::sim::mesh::{
-    Ill, MeshReport, Setup, Sum, days, one_is_ill, random, run, run_with, small, violent,
+    Ill, MeshReport, Setup, Sum, days, experiments, one_is_ill, random, run, run_with, small, violent,
 };
 
 use super::note;
@@ -83,6 +84,19 @@ fn a_calm_mesh_of_fifty_reaches_its_goal_soon() {
 }
 
 #[test]
+fn every_experiment_of_a_shared_run_is_counted_once_and_the_champion_is_one_line() {
+    let mut landed = 0;
+    for seed in 0..60 {
+        let report = run(&experiments(seed), seed);
+        must_be_clean(&format!("seed {seed}"), &report);
+        landed += report.tally.landed;
+    }
+    assert!(landed > 60, "only {landed} keeps in 60 runs");
+    let row = TABLE.iter().find(|row| row.bug == Bug::FoldsRowsTwice).expect("it is listed");
+    assert!(row.find().is_some(), "{:?} ({})", row.bug, row.mistake);
+}
+
+#[test]
 fn agents_that_all_die_at_once_are_begun_so_often_and_not_more() {
     let setup = Setup { nodes: 5, checks: 6, ill: Ill::All, ..small() };
     let report = run(&setup, 3);
@@ -135,6 +149,32 @@ fn every_mistake_about_signatures_is_found() {
     for row in rows {
         assert!(row.find().is_some(), "{:?} ({})", row.bug, row.mistake);
     }
+}
+
+#[test]
+fn a_task_is_held_while_its_clone_or_its_push_takes_longer_than_a_lease() {
+    let minutes = |n: u64| Duration::from_secs(n * 60);
+    for (clone, push) in [(minutes(10), minutes(1)), (minutes(1), minutes(10))] {
+        let setup = Setup { nodes: 3, checks: 6, clone, push, ..small() };
+        for seed in 0..5 {
+            let report = run(&setup, seed);
+            must_be_clean(&format!("clone {clone:?}, push {push:?}, seed {seed}"), &report);
+            // Work that is refused at the merge is tried again, so there may be late results.
+            assert_eq!(report.tally.landed, 6, "{report:?}");
+        }
+        let _silent = Plant::new(Bug::SilentWhileItClones);
+        let lost = (0..5).filter_map(|seed| run(&setup, seed).violation).any(|found| found.invariant == "living");
+        assert!(lost, "a task that is not renewed is lost: clone {clone:?}, push {push:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_comes_late_does_not_set_the_hubs_clock_back() {
+    for seed in 0..5 {
+        must_be_clean(&format!("seed {seed}"), &run(&slow_answers(seed), seed));
+    }
+    let row = TABLE.iter().find(|row| row.caught_by == "hub clock").expect("it is in the table");
+    assert!(row.find().is_some(), "{:?} ({})", row.bug, row.mistake);
 }
 
 /// Places for faults in the small mesh when nothing goes wrong.

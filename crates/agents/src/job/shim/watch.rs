@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use everloop_core::event::StopCause;
+use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
@@ -159,6 +160,10 @@ impl<'a> ShimWatch<'a> {
 
     fn terminate(&mut self, cause: StopCause) {
         self.cause = Some(cause);
+        if planted::is(Bug::KillsOnlyTheParent) {
+            nix::sys::signal::kill(self.command, Signal::SIGKILL).ok();
+            return;
+        }
         self.to_group(Signal::SIGTERM);
         // Processes in other groups as well, but each only once: many programs treat a second
         // SIGTERM differently.

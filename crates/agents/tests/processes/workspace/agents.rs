@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
     ("removed_renamed_and_odd_files_are_kept", || wait(odd_files())),
     ("a_repository_inside_is_taken_as_plain_files", || wait(nested())),
     ("ignored_files_reach_neither_the_work_nor_the_checks", || wait(ignored())),
+    ("nothing_of_discarded_work_is_in_the_next_turn", || wait(discarded())),
     ("protected_files_that_existed_are_violations", || wait(violations())),
     ("collecting_twice_gives_the_same_commit", || wait(twice())),
     ("work_after_the_first_collection_is_kept_beside_it", || wait(late_work())),
@@ -170,6 +171,71 @@ async fn ignored() -> Done {
     let verify = workspace.check_out_verify(None).await?;
     ensure!(verify.join("cache/build").exists() && !verify.join("x.log").exists(), "the person named this folder");
     turn(&world, &mut workspace, (2, None), |dir| assert!(dir.join("cache/planted").exists())).await?;
+    Ok(())
+}
+
+/// All files below a folder, without git's own.
+fn all_files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let (mut found, mut open) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).expect("the folder is the test's").flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().expect("it is there");
+            let shown = path.strip_prefix(dir).expect("it is below").display().to_string();
+            if kind.is_dir() && name != ".git" {
+                found.push((format!("{shown}/"), Vec::new()));
+                open.push(path);
+            } else if kind.is_file() {
+                found.push((shown, fs::read(path).expect("it is there")));
+            } else if kind.is_symlink() {
+                found.push((shown, b"a link".to_vec()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What an agent does in its folder.
+type Edit = fn(&Path);
+
+/// Each turn begins from the same commit, as experiments do that are not kept.
+async fn discarded() -> Done {
+    let world = World::new();
+    let mut workspace = world.open().await;
+    let mut first = Vec::new();
+    turn(&world, &mut workspace, (1, None), |dir| first = all_files(dir)).await?;
+    let edits: [(&str, Edit); 8] = [
+        ("a change", |dir| put(dir, "a.txt", "another text\n")),
+        ("the same file again", |dir| put(dir, "a.txt", "a third text\n")),
+        ("a new file", |dir| put(dir, "deep/new/file", "1\n")),
+        ("a removed file", |dir| fs::remove_file(dir.join("a.txt")).expect("it is there")),
+        ("an empty folder beside a change", |dir| {
+            put(dir, "a.txt", "x\n");
+            fs::create_dir_all(dir.join("empty/folder")).expect("the folder is the test's");
+        }),
+        ("a link that is left out", |dir| {
+            put(dir, "a.txt", "y\n");
+            symlink("/etc/hostname", dir.join("outside")).expect("the folder is the test's");
+        }),
+        ("other rules about what is ignored", |dir| {
+            put(dir, ".gitignore", "*.new\n");
+            put(dir, "x.new", "1\n");
+        }),
+        ("a file that those rules ignored", |dir| put(dir, "x.new", "2\n")),
+    ];
+    for (n, (what, edit)) in (2..).zip(edits) {
+        let mut before = Vec::new();
+        let (_, made) = turn(&world, &mut workspace, (n, None), |dir| {
+            before = all_files(dir);
+            edit(dir);
+        })
+        .await?;
+        ensure!(before == first, "before {what}: {before:?}");
+        ensure!(made.changed, "{what}");
+        let (wanted, got) = (made.commit.ok_or("a commit")?, world.git("rev-parse main"));
+        ensure!(world.git(&format!("rev-parse {wanted}^")) == got, "{what} is made on the same commit");
+    }
     Ok(())
 }
 

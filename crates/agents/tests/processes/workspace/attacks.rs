@@ -272,7 +272,7 @@ async fn forged_base() -> Done {
     world.git("checkout -q main");
     let note = world.root.join("turn.json");
     fs::write(&note, fs::read_to_string(&note)?.replace(&base, &evil))?;
-    let started = Started { base: Some(&base), work: None };
+    let started = Started { base: Some(&base), ..Started::default() };
     let made = workspace.collect(&commit_meta, &started).await?;
     ensure!(made.violations == ["tests/t.sh"], "the ledger knows the base: {made:?}");
     let refused = world.open_as(spec).await.collect(&commit_meta, &Started::default()).await;

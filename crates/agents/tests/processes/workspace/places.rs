@@ -327,7 +327,7 @@ pub async fn take_counted_turns(repo: &Path, root: &Path) -> Result<(), Failed> 
         let commit_meta = CommitMeta::new(&task, Fence(1), "something");
         let base = workspace.prepare_turn(&commit_meta.turn(), Some(&work)).await?.commit;
         put(&workspace.turn_dir(), "new.txt", &format!("{number}\n"));
-        let started = Started { base: base.as_deref(), work: Some(&work) };
+        let started = Started { base: base.as_deref(), work: Some(&work), examined_from: None };
         let made = workspace.collect(&commit_meta, &started).await?;
         ensure!(made.changes.len() == 1 && made.diffstat.starts_with("1 file, 1 insertion"), "{made:?}");
         work = made.commit.ok_or("a commit")?;

@@ -160,7 +160,7 @@ pub async fn turn(
     let commit_meta = CommitMeta::new(&task, Fence(1), "work of a turn");
     let base = workspace.prepare_turn(&commit_meta.turn(), work).await?;
     agent(&workspace.turn_dir());
-    let started = Started { base: base.commit.as_deref(), work };
+    let started = Started { base: base.commit.as_deref(), work, examined_from: None };
     let collected = workspace.collect(&commit_meta, &started).await?;
     Ok((base, collected))
 }

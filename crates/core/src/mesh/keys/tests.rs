@@ -105,11 +105,10 @@ fn a_loop_without_a_signature_and_one_of_a_newer_version_are_distinguished() {
     let Op::SaveDoc { body, .. } = &ops[0] else { panic!("{ops:?}") };
     assert_eq!(distrust(read_loop(&id, body, &all)), Distrust::Unsigned { id: id.clone() }, "it has no maker");
     let old = r#"{"version":2"#;
-    let old =
-        plain.replacen(&format!("{{\"version\":{}", crate::mesh::VERSION), old, 1).replace("\"signed\":null,", "");
+    let old = plain.replacen(&format!("{{\"version\":{}", state().version), old, 1).replace("\"signed\":null,", "");
     assert!(old.contains("\"version\":2") && !old.contains("signed"), "as version 2 wrote it");
     assert_eq!(distrust(read_loop(&id, &old, &all)), Distrust::Unsigned { id: id.clone() });
-    let newer = plain.replacen(&format!("\"version\":{}", crate::mesh::VERSION), "\"version\":99", 1);
+    let newer = plain.replacen(&format!("\"version\":{}", state().version), "\"version\":99", 1);
     assert!(matches!(read_loop(&id, &newer, &all), Err(DocFault::Unreadable(why)) if why.contains("newer")));
     let over = plain.replace("\"ended\":null", "\"ended\":{\"is\":\"reached\"}");
     assert!(

@@ -178,7 +178,7 @@ impl MeshNode {
         let Some(check) = state.check_of(&claim.task).filter(|_| state.ended.is_none()) else {
             return self.end_unwanted(fx, claim, "the loop does not know this task any more");
         };
-        let title = leader::title(check);
+        let title = leader::title(&state, check);
         let Some(spec) = work::local_spec(&state, &row, claim.fence, self.replica.members.len()) else {
             // Until it is known what must not break, or what may be used, it waits; when nothing
             // may be used, another node does.
@@ -270,10 +270,12 @@ impl MeshNode {
         let Some(claim) = self.claims.get(key).cloned() else { return };
         let Some(local) = fx.local_loop(&claim) else { return };
         let report = TaskReport {
-            reached: reached && commit.is_some(),
+            // An experiment that was not kept is a result, too.
+            reached: local.experiment.is_some() || (reached && commit.is_some()),
             reference: commit.is_some().then_some(reference),
             commit,
             short: local.short,
+            experiment: local.experiment.clone(),
             ..local.report(&self.settings.node, claim.fence, &local.why)
         };
         // When it cannot be written, the loop is still over, so it is pushed again.

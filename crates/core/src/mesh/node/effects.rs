@@ -17,11 +17,13 @@ use crate::mesh::eligibility::Tried;
 use crate::mesh::keys::{DocFault, Keyring};
 use crate::mesh::offline::Replica;
 use crate::mesh::reconcile::Sign;
+use crate::mesh::research::{FirstValues, ReportedExperiment};
 use crate::mesh::rights::Rights;
 use crate::mesh::work::Held;
-use crate::mesh::{MeshLoop, OpenTask, TaskReport};
+use crate::mesh::{Judged, MeshLoop, OpenTask, TaskReport};
 use crate::op::{LateResult, Op, Refusal, Reply, TaskRow, Ticket};
 use crate::reason::Reason;
+use crate::research::row::Row;
 use crate::scoreboard::Scoreboard;
 use crate::spec::LoopSpec;
 use crate::state::{LoopState, Phase};
@@ -130,7 +132,7 @@ pub enum Listed {
 }
 
 /// A task that this node took, with the names that follow from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// What is kept of it.
     pub held: Held,
@@ -191,6 +193,8 @@ pub struct LocalLoop {
     pub why: String,
     /// What its end means for this node's record, if anything.
     pub tried: Option<Tried>,
+    /// The experiment that it made, if the task is one.
+    pub experiment: Option<Box<ReportedExperiment>>,
 }
 
 impl LocalLoop {
@@ -215,6 +219,7 @@ impl LocalLoop {
             short: matches!(ending, Some(LoopEnd::Exhausted { bound }) if bound != "turns"),
             why,
             tried: Tried::over(state),
+            experiment: experiment_of(state),
         }
     }
 
@@ -224,6 +229,16 @@ impl LocalLoop {
         let (microusd, tokens) = (self.spent.microusd, self.spent.tokens);
         TaskReport { turns, microusd, tokens, ..TaskReport::nothing(node, fence, why) }
     }
+}
+
+fn experiment_of(state: &LoopState) -> Option<Box<ReportedExperiment>> {
+    let found = state.research.as_deref()?;
+    let row = found.only_row()?.clone();
+    // A keep is the champion by now.
+    let keeps = found.keeps.iter().rev().filter(|keep| keep.number != row.number);
+    let before = keeps.map(|keep| keep.commit.clone()).next();
+    let champion = if row.status.keeps() { before } else { found.champion.commit.clone() };
+    Some(Box::new(ReportedExperiment { row, champion }))
 }
 
 /// Work that takes time. A node starts it and gets its outcome as an input.
@@ -265,6 +280,8 @@ pub struct MergeRequest {
     pub report: TaskReport,
     /// The check that the task is for.
     pub check: String,
+    /// The term under which it was begun.
+    pub term: u64,
 }
 
 /// A branch to be moved.
@@ -304,8 +321,8 @@ pub enum MeshOutcome {
     /// The result of [`MeshAction::Judge`].
     Judged {
         id: LoopId,
-        /// The commit and the results of the checks there.
-        judged: Result<(String, Scoreboard), String>,
+        /// The commit and the results of the checks there, and of the metric of a research run.
+        judged: Result<(Judged, FirstValues), String>,
     },
     /// The result of [`MeshAction::Merge`].
     Merged {
@@ -338,6 +355,14 @@ pub enum Merged {
     },
     /// The branch holds it already: a leader moved it and could not write that down.
     Landed { commit: String },
+    /// It is an experiment. If it is kept, its commit stands on the champion of the document, and the
+    /// champion's ref is to be moved from `target`.
+    Weighed {
+        target: String,
+        row: Box<Row>,
+        /// The results of the guards.
+        board: Scoreboard,
+    },
     /// It may not stand there.
     Refused(String),
     /// The branch holds all of it by other means.

@@ -11,9 +11,11 @@ use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::mesh::keys::{self, DocFault};
 use crate::mesh::leader::{self, LeaderStep, LeaderTerm};
 use crate::mesh::reconcile::{Known, ReconcileNotes};
-use crate::mesh::{Landed, MeshLoop, Said, TaskReport, accept};
+use crate::mesh::research::FirstValues;
+use crate::mesh::{Judged, Landed, MeshLoop, Said, TaskReport, accept};
 use crate::op::{LateResult, Op, Refusal, TaskRow};
 use crate::planted::{self, Bug};
+use crate::research::row::Row;
 use crate::scoreboard::Scoreboard;
 use crate::time::Time;
 
@@ -87,6 +89,8 @@ pub(super) struct PendingLanding {
     commit: String,
     /// The results of the checks there; `None`: they have to be run again.
     board: Option<Scoreboard>,
+    /// The experiment that it is.
+    row: Option<Box<Row>>,
 }
 
 /// What is written for a loop besides the loop itself.
@@ -167,7 +171,9 @@ impl MeshNode {
         let plan = leader::plan(&mut state, &rows, &late, busy, self.hub_now(fx));
         match plan.action_run {
             Some(LeaderStep::Judge) => self.judge(fx, &state),
-            Some(LeaderStep::Integrate { task, fence, report }) => self.integrate(fx, &state, (task, fence), report),
+            Some(LeaderStep::Integrate { task, fence, report }) => {
+                self.integrate(fx, &state, (task, fence, term), report);
+            }
             _ => {}
         }
         self.cache.rows.insert(id.clone(), rows);
@@ -275,7 +281,7 @@ impl MeshNode {
         &mut self,
         fx: &mut impl NodeEffects,
         state: &MeshLoop,
-        (task, fence): (TaskId, Fence),
+        (task, fence, term): (TaskId, Fence, u64),
         report: TaskReport,
     ) {
         if state.judged.is_none() {
@@ -284,7 +290,7 @@ impl MeshNode {
         let Some(check) = state.check_of(&task).map(str::to_owned) else { return };
         self.judging.insert(state.id.clone());
         let state = state.clone();
-        fx.start(MeshAction::Merge(Box::new(MergeRequest { state, task, fence, report, check })));
+        fx.start(MeshAction::Merge(Box::new(MergeRequest { state, task, fence, report, check, term })));
     }
 
     /// An action for a loop came back. A leader that cannot reach the remote, or has no room, lets
@@ -318,21 +324,47 @@ impl MeshNode {
         &mut self,
         fx: &mut impl NodeEffects,
         id: &LoopId,
-        judged: Result<(String, Scoreboard), String>,
+        judged: Result<(Judged, FirstValues), String>,
     ) {
         self.came_back(fx, id, judged.as_ref().err().map(|error| ("run the checks", error.as_str())));
-        if let Ok((commit, board)) = judged {
+        if let Ok((judged, first)) = judged {
+            let board = &judged.board;
             let note = format!("{} of {} checks pass on the branch", board.passing().len(), board.0.len());
-            self.change(fx, id, note, |state| state.judge(commit, board));
+            let now = self.hub_now(fx);
+            self.change(fx, id, note, |state| {
+                if state.spec.wanted.research.is_some() && state.research.is_none() {
+                    return state.begin_research(judged, &first, now);
+                }
+                state.judged = Some(judged);
+                Vec::new()
+            });
         }
     }
 
     pub(super) fn merged(&mut self, fx: &mut impl NodeEffects, request: MergeRequest, merged: Merged) {
-        let MergeRequest { state, task, fence, report, check } = request;
+        let MergeRequest { state, task, fence, report, check, term } = request;
         let id = state.id.clone();
-        let landing =
-            |commit, board| PendingLanding { task: task.clone(), fence, node: report.node.clone(), commit, board };
+        let landing = |commit, board| PendingLanding {
+            task: task.clone(),
+            fence,
+            node: report.node.clone(),
+            commit,
+            board,
+            row: None,
+        };
         match merged {
+            // Another leader may have moved the champion meanwhile; then the experiment is weighed again.
+            Merged::Weighed { .. } if self.lease.term(fx.now()) != Some(term) => drop(self.judging.remove(&id)),
+            Merged::Weighed { target, row, board } => {
+                if let Some(commit) = row.commit.clone().filter(|_| row.status.keeps()) {
+                    let landing = PendingLanding { row: Some(row), ..landing(commit, Some(board)) };
+                    self.land(fx, state, target, landing);
+                } else {
+                    self.came_back(fx, &id, None);
+                    let note = format!("task {task} of {} is over: {}", report.node, row.status.label());
+                    self.change(fx, &id, note, |state| state.fold(&task, *row, None));
+                }
+            }
             Merged::Ready { target, commit, before, after } => match accept(&before, &after, &check) {
                 Ok(()) => {
                     let landing = landing(commit, Some(after));
@@ -347,7 +379,10 @@ impl MeshNode {
             }
             Merged::Landed { commit } => {
                 self.came_back(fx, &id, None);
-                self.stands(fx, &id, landing(commit, None));
+                let base = state.research.as_ref().and_then(|found| found.champion.commit.clone());
+                let made = report.experiment.as_deref().map(|made| made.row.clone());
+                let row = made.map(|row| Box::new(Row { commit: Some(commit.clone()), base, ..row }));
+                self.stands(fx, &id, PendingLanding { row, ..landing(commit, None) });
             }
             Merged::Refused(why) => self.refuse(fx, &id, &task, &why),
             Merged::Contained => {
@@ -356,6 +391,7 @@ impl MeshNode {
                 self.change(fx, &id, note, |state| {
                     state.refuse(&task, "the branch had all of it, and the check still failed");
                     state.judged = None;
+                    Vec::new()
                 });
             }
             Merged::Later(error) => self.came_back(fx, &id, Some(("merge", &error))),
@@ -365,7 +401,10 @@ impl MeshNode {
     fn refuse(&mut self, fx: &mut impl NodeEffects, id: &LoopId, task: &TaskId, why: &str) {
         self.came_back(fx, id, None);
         let note = format!("task {task} may not stand on the branch: {why}");
-        self.change(fx, id, note, |state| state.refuse(task, why));
+        self.change(fx, id, note, |state| {
+            state.refuse(task, why);
+            Vec::new()
+        });
     }
 
     /// Moves the branch, if this node still is the leader: what was begun then ends before the
@@ -398,22 +437,33 @@ impl MeshNode {
     }
 
     fn stands(&mut self, fx: &mut impl NodeEffects, id: &LoopId, landing: PendingLanding) {
-        let PendingLanding { task, fence, node, commit, board } = landing;
+        let PendingLanding { task, fence, node, commit, board, row } = landing;
+        if let Some(row) = row {
+            let note = format!("task {task} of {node} is the champion: {commit}");
+            return self.change(fx, id, note, |state| state.fold(&task, *row, board));
+        }
         let note = format!("task {task} of {node} stands on the branch: {commit}");
         self.change(fx, id, note, |state| {
             let check = state.check_of(&task).unwrap_or_default().to_owned();
             state.land(Landed { task, check, node, fence, commit }, board);
+            Vec::new()
         });
     }
 
     /// Reads a loop again, changes it and writes it, while this node is the leader. Otherwise the
     /// next one finds out.
-    fn change(&mut self, fx: &mut impl NodeEffects, id: &LoopId, note: String, change: impl FnOnce(&mut MeshLoop)) {
+    fn change(
+        &mut self,
+        fx: &mut impl NodeEffects,
+        id: &LoopId,
+        note: String,
+        change: impl FnOnce(&mut MeshLoop) -> Vec<Op>,
+    ) {
         let Some(term) = self.lease.term(fx.now()) else { return };
         let ids = [id.clone()];
         let Some(docs) = self.at_hub(fx, "read a loop", |fx| fx.loops(&ids)) else { return };
         let Some(LoopDoc { version, state: Ok(mut state), .. }) = docs.into_iter().next() else { return };
-        change(&mut state);
-        self.write(fx, (state, version), term, LoopChange { ops: Vec::new(), notes: vec![note] });
+        let ops = change(&mut state);
+        self.write(fx, (state, version), term, LoopChange { ops, notes: vec![note] });
     }
 }

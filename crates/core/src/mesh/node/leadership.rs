@@ -37,6 +37,7 @@ impl MeshNode {
     fn beaten(&mut self, fx: &mut impl NodeEffects, reply: &BeatReply, sent: Time) {
         let now = fx.now();
         // A node with a wrong clock could not know otherwise when a task is to be tried again.
+        let sent = if planted::is(Bug::HubClockFromTheAnswer) { fx.wall() } else { sent };
         self.hub_clock.learn(reply.at, sent, fx.wall());
         // A node that was removed and comes back takes nothing, too.
         self.draining = reply.wish.is_some_and(|wish| wish != Wish::Work);

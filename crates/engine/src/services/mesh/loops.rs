@@ -27,7 +27,7 @@ pub struct MeshLoopLine {
     pub checks: usize,
     /// Tasks that are open.
     pub open: usize,
-    /// Tasks that landed.
+    /// Tasks that landed, or experiments that were kept.
     pub landed: u32,
     pub goal: String,
     /// Whether this node works on it, or it is over.
@@ -43,7 +43,7 @@ pub fn list(view: &MeshView) -> Result<Vec<MeshLoopLine>, Failure> {
             passing,
             checks,
             open: state.open.len(),
-            landed: state.landed_count,
+            landed: state.research.as_ref().map_or(state.landed_count, |found| found.keep_count()),
             trusted: state.ended.is_some() || distrust.is_none(),
             id: state.id,
             goal: state.spec.wanted.goal,
@@ -61,7 +61,8 @@ pub fn checks(state: &MeshLoop) -> (usize, usize) {
 /// The state of a loop in one or two words.
 pub fn label(state: &MeshLoop) -> &'static str {
     match (&state.ended, &state.judged) {
-        (Some(End::Reached), _) => "reached",
+        (Some(End::Reached | End::Met { .. }), _) => "reached",
+        (Some(End::Failed { .. }), _) => "failed",
         (Some(End::Stopped), _) => "stopped",
         (Some(End::GivenUp { .. }), _) => "given up",
         (Some(End::Exhausted { .. }), _) => "exhausted",

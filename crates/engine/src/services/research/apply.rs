@@ -12,7 +12,7 @@ use everloop_core::research::summary::change;
 use everloop_core::scoreboard::Scoreboard;
 use serde::Serialize;
 
-use super::{RunAnswer, show};
+use super::{RunAnswer, shared, show};
 use crate::account;
 use crate::error::Failure;
 use crate::services::ServiceContext;
@@ -28,7 +28,7 @@ pub enum ApplyShape {
     Line,
     /// One commit with the files of the champion.
     Squash,
-    /// These keeps alone, one commit for each.
+    /// These keeps and members of the frontier alone, one commit for each.
     Only(Vec<u32>),
 }
 
@@ -59,13 +59,14 @@ pub fn apply(context: &ServiceContext, request: &ApplyRequest) -> Result<ApplyAn
     context.for_a_person("apply a research run")?;
     let run = show(context, request.word.as_deref())?;
     let (_, found) = run.parts()?;
-    if found.champion.number == 0 {
+    if found.champion.number == 0 && !matches!(request.shape, ApplyShape::Only(_)) {
         return Err(Failure::usage(format!("run `{}` has kept no experiment, so there is nothing to apply", run.id))
             .hint(format!("everloop research show {}", run.id)));
     }
     let Some(champion) = found.champion.commit.clone() else {
         return Err(Failure::usage(format!("the champion of run `{}` is in no commit", run.id)));
     };
+    shared::fetch_champion(&run, &champion)?;
     let target = target(&run.state)?.to_owned();
     let applied = match &request.shape {
         ApplyShape::Line => Applied { commit: champion.clone(), experiments: line(&run), checks: 0, whole: true },
@@ -78,7 +79,8 @@ pub fn apply(context: &ServiceContext, request: &ApplyRequest) -> Result<ApplyAn
         let place = target.strip_prefix("refs/heads/").unwrap_or(&target).to_owned();
         TakeAnswer { id: run.id.clone(), commit: applied.commit.clone(), taken: TakenWork::Contained { place } }
     } else {
-        let holds = applied.whole.then_some(champion.as_str());
+        // The ledger of this machine has no loop for a run of the mesh.
+        let holds = (applied.whole && run.remote.is_none()).then_some(champion.as_str());
         let work = ChosenWork { commit: &applied.commit, holds, verb: "research apply" };
         bring_work(context, &run.state, &work, request.branch.as_deref())?
     };
@@ -151,11 +153,11 @@ fn only(context: &ServiceContext, run: &RunAnswer, numbers: &[u32]) -> Result<Ap
 
 fn kept(run: &RunAnswer, number: u32) -> Result<&Row, Failure> {
     let row = run.row(number)?;
-    if row.status.keeps() {
+    if row.status.succeeds() {
         return Ok(row);
     }
     let keeps: Vec<String> =
-        run.rows.iter().filter(|row| row.status.keeps()).map(|row| row.number.to_string()).collect();
+        run.rows.iter().filter(|row| row.status.succeeds()).map(|row| row.number.to_string()).collect();
     Err(Failure::usage(format!("experiment {number} of run `{}` was not kept ({})", run.id, row.status.label()))
         .hint(format!("choose among the keeps: {}; its change: everloop research diff {number}", keeps.join(", "))))
 }

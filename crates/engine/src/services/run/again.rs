@@ -7,6 +7,7 @@ use everloop_core::event::LoopEnd;
 use everloop_core::op::Op;
 use everloop_core::raise::RunLimits;
 use everloop_core::reason::RuleId;
+use everloop_core::research::shared;
 use everloop_core::spec::{AgentSpec, Bounds, Budget, LoopSpec};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
@@ -15,6 +16,7 @@ use everloop_store::{Ledger, Sqlite};
 use crate::caller::person;
 use crate::error::{Code, Failure};
 use crate::quantities::{flag_of, used_up};
+use crate::record::read_state;
 use crate::services::ServiceContext;
 use crate::services::create::Attachment;
 
@@ -49,13 +51,16 @@ pub fn take_over(
             .hint(format!("give it more: everloop resume {} {}", state.id, flag_of(bound))));
     }
     let mut commands = Vec::new();
-    if matches!(state.phase, Phase::Ended { .. }) || state.people.paused.is_some() {
-        let (bounds, budget) = (Some(limits.bounds), Some(limits.budget));
-        commands.push(LoopCommand::Resume { bounds, budget });
-    }
     let changes = changes(&state.spec, &spec);
+    // Before it goes on: its next turn begins at once, and has the new settings.
     if !changes.is_empty() {
         commands.push(LoopCommand::Reconfigure { spec: Box::new(spec.clone()) });
+    }
+    let exhausted = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Exhausted { .. }, .. });
+    let goes_on = exhausted && !changes.is_empty();
+    if !goes_on && matches!(state.phase, Phase::Ended { .. }) || state.people.paused.is_some() {
+        let (bounds, budget) = (Some(limits.bounds), Some(limits.budget));
+        commands.push(LoopCommand::Resume { bounds, budget });
     }
     if matches!(&state.phase, Phase::Waiting { reason, .. } if reason.rule == RuleId::ChecksBroken) {
         commands.push(LoopCommand::Wake);
@@ -63,15 +68,48 @@ pub fn take_over(
     if again.attachment == Attachment::Background {
         commands.push(LoopCommand::Detach);
     }
-    let signal = |command: &LoopCommand| {
-        let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
-        Op::Signal { to: state.id.to_string(), by: person(), body }
-    };
-    let ops: Vec<Op> = commands.iter().map(signal).collect();
+    let mut ops = Vec::new();
+    for id in state.team() {
+        let mate = ledger.get_loop(&id)?.map(|row| read_state(&row)).transpose()?;
+        let Some(mate) = mate else { continue };
+        let own = mate_spec(&mate, &spec, again.wanted);
+        ops.extend(commands.iter().map(|command| signal(&mate, &adapted(command, &own))));
+    }
     if !ops.is_empty() {
         ledger.transact(context.now(), &ops)?;
     }
     Ok(TakenOver { spec, changes })
+}
+
+fn signal(state: &LoopState, command: &LoopCommand) -> Op {
+    let body = serde_json::to_string(command).expect("a command is plain data and always has a JSON form");
+    Op::Signal { to: state.id.to_string(), by: person(), body }
+}
+
+/// The settings of one worker of a run: those of the run, with a budget that fits what it has used.
+fn mate_spec(mate: &LoopState, run: &LoopSpec, wanted: &LoopSpec) -> LoopSpec {
+    let mut spec = run.clone();
+    if mate.is_helper() {
+        spec.guard.budget = budget(mate, &shared_budget(mate, wanted));
+        spec.workspace.clone_from(&mate.spec.workspace);
+    }
+    spec
+}
+
+/// A command to the run as its worker with these settings gets it.
+fn adapted(command: &LoopCommand, own: &LoopSpec) -> LoopCommand {
+    match command {
+        LoopCommand::Resume { bounds, budget } => {
+            LoopCommand::Resume { bounds: bounds.clone(), budget: budget.as_ref().map(|_| own.guard.budget.clone()) }
+        }
+        LoopCommand::Reconfigure { .. } => LoopCommand::Reconfigure { spec: Box::new(own.clone()) },
+        other => other.clone(),
+    }
+}
+
+/// The wanted budget, or a worker's part of it.
+fn shared_budget(state: &LoopState, wanted: &LoopSpec) -> Budget {
+    shared::share(&wanted.guard.budget, u32::try_from(state.team().len()).unwrap_or(u32::MAX))
 }
 
 /// The loop's settings with those of this command. What was found in the folder when the loop was
@@ -83,7 +121,9 @@ fn with_flags(state: &LoopState, wanted: &LoopSpec, now: Time) -> LoopSpec {
     spec.guard.clone_from(&wanted.guard);
     spec.watch.clone_from(&wanted.watch);
     spec.isolation.clone_from(&wanted.isolation);
-    spec.guard.budget = budget(state, &wanted.guard.budget);
+    spec.guard.budget = budget(state, &shared_budget(state, wanted));
+    let workers = u32::try_from(state.team().len()).unwrap_or(u32::MAX);
+    spec.guard.max_parallel_turns = spec.guard.max_parallel_turns.max(if workers > 1 { workers } else { 0 });
     spec.bounds = bounds(state, &wanted.bounds, state.time_used(now));
     spec
 }

@@ -54,6 +54,10 @@ pub fn start(
     request: &MeshRunRequest,
     warn: &mut dyn FnMut(&str),
 ) -> Result<MeshRun, Failure> {
+    if request.new.spec.research.as_ref().is_some_and(|research| !research.metric.pareto.is_empty()) {
+        return Err(Failure::usage("a research run of the mesh has no frontier: values of different machines differ")
+            .hint("leave `pareto` out, or leave --mesh out"));
+    }
     let (membership, mut hub) = context.hub()?;
     let id = draw(&hub)?;
     let spec = block_on(plan(context, request, &id, warn))??;
@@ -109,7 +113,9 @@ async fn plan(
         Some(_) => {}
     }
     let below = repository.below.to_string_lossy().into_owned();
-    let task_turns = spec.bounds.max_turns.unwrap_or(TASK_TURNS);
+    // The bound of a research run counts experiments.
+    let turns = spec.bounds.max_turns.filter(|_| spec.research.is_none());
+    let task_turns = turns.unwrap_or(TASK_TURNS);
     let width = request.width;
     let spec = with_caps(spec, width);
     Ok(MeshSpec { wanted: spec, remote, branch, below, width, attempts: MAX_TASK_ATTEMPTS, task_turns })

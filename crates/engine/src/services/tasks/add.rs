@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everloop_agents::redact::without_secrets;
 use everloop_core::ids::{LoopId, TaskId};
-use everloop_core::op::{NewTask, Op, Refusal, Reply};
+use everloop_core::op::{NewTask, Op, Refusal, Reply, Trust};
 use everloop_store::Error;
 use serde::Serialize;
 
@@ -96,6 +96,32 @@ pub fn add(context: &ServiceContext, request: AddTask) -> Result<TaskAdded, Fail
         }
     }
     Err(Failure::failed("no free task id was found"))
+}
+
+/// Puts a task on the board under an id that follows from what it is about.
+#[derive(Clone, Debug)]
+pub struct AddOnce {
+    pub id: TaskId,
+    /// How far its text is trusted.
+    pub trust: Trust,
+    pub task: AddTask,
+}
+
+/// Puts a task on the board unless it is or was there; whether it is new. A task of this kind
+/// belongs to no loop.
+pub fn add_once(context: &ServiceContext, request: AddOnce) -> Result<bool, Failure> {
+    let (task, _) = checked(context, request.task)?;
+    let task = NewTask { id: request.id, trust: request.trust, ..task };
+    let home = context.home()?;
+    let mut ledger = context.writer(&home)?;
+    if is_known(&ledger, &task.id)? {
+        return Ok(false);
+    }
+    let text = format!("task {} was added by {}: {}", task.id, task.author, task.title);
+    let change = Change { owner: None, ops: &[Op::Enqueue(task)], events: &[note(text)] };
+    let replies = change.commit(&mut ledger, context).map_err(refused)?;
+    home.wake();
+    Ok(replies.first() == Some(&Reply::Made(true)))
 }
 
 fn is_known(ledger: &impl everloop_store::Ledger, id: &TaskId) -> Result<bool, Failure> {

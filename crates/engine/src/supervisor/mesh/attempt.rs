@@ -6,11 +6,13 @@ use std::sync::Arc;
 use everloop_agents::workspace::{Remote, Workspace, WorkspaceOptions, result_ref};
 use everloop_core::mesh::MeshLoop;
 use everloop_core::mesh::node::{Claim, MeshOutcome};
+use everloop_core::research::state::ResearchState;
 use everloop_core::spec::{Integrate, LoopSpec, WorkspaceMode};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Ledger, OpenMode, Sqlite};
 
+use super::experiment;
 use crate::state_folder::StateFolder;
 use crate::supervisor::action_run::full_text;
 
@@ -33,11 +35,16 @@ pub(super) async fn begin(claim: Arc<Claim>, new: NewLoop, home: StateFolder) ->
 
 async fn make(claim: &Claim, new: NewLoop, home: &StateFolder) -> Result<(), String> {
     let NewLoop { title, state, spec, now } = new;
-    let spec = prepare(claim, &state, spec, home).await?;
     let mut ledger = Sqlite::open(&home.database(), OpenMode::ReadWrite).map_err(|e| full_text(&e))?;
+    let mut seed = state.seed(&claim.task);
+    if let Some(seed) = &mut seed {
+        experiment::calibrate(&ledger, &claim.owner, seed);
+    }
+    let spec = prepare(claim, &state, (spec, seed.as_deref_mut()), home).await?;
     let id = claim.local.clone();
     if ledger.get_loop(&id).map_err(|e| full_text(&e))?.is_none() {
-        let new = LoopState::new(id, title, spec, now);
+        let mut new = LoopState::new(id, title, spec, now);
+        new.research = seed;
         ledger.transact(now, &new.birth()).map_err(|e| full_text(&e))?;
     }
     home.wake();
@@ -45,10 +52,18 @@ async fn make(claim: &Claim, new: NewLoop, home: &StateFolder) -> Result<(), Str
 }
 
 /// The clone, the branch in it, and the folder in which to work.
-async fn prepare(claim: &Claim, state: &MeshLoop, spec: LoopSpec, home: &StateFolder) -> Result<LoopSpec, String> {
+async fn prepare(
+    claim: &Claim,
+    state: &MeshLoop,
+    (spec, seed): (LoopSpec, Option<&mut ResearchState>),
+    home: &StateFolder,
+) -> Result<LoopSpec, String> {
     let dir = home.mesh().join(claim.owner.as_str());
     let remote = Remote::open(&dir.join("repo"), &state.spec.remote).await.map_err(|e| full_text(&e))?;
-    let base = remote.fetch(&state.spec.branch).await.map_err(|e| full_text(&e))?;
+    let base = match seed {
+        Some(seed) => Some(experiment::base(&remote, state, seed).await?),
+        None => remote.fetch(&state.spec.branch).await.map_err(|e| full_text(&e))?,
+    };
     let noted = std::fs::write(dir.join(ADDRESS), &state.spec.remote);
     noted.map_err(|e| format!("cannot write the address of the remote: {e}"))?;
     let base = base.ok_or_else(|| format!("the remote has no `{}`", state.spec.branch))?;

@@ -238,8 +238,14 @@ impl NodeEffects for Host {
                 self.run(attempt::begin(claim, new, self.home.clone()));
             }
             MeshAction::Push { claim, reference, reached } => {
-                let work = self.state_of(&claim).and_then(|state| state.progress.work);
-                self.run(attempt::push(claim, reference, (reached, work), self.home.clone()));
+                let local = self.state_of(&claim);
+                let row = local.as_ref().and_then(|state| state.research.as_deref()?.only_row().cloned());
+                // The commit of an experiment counts, kept or not, and no branch.
+                let work = match row {
+                    Some(row) => (false, row.commit),
+                    None => (reached, local.and_then(|state| state.progress.work)),
+                };
+                self.run(attempt::push(claim, reference, work, self.home.clone()));
             }
             MeshAction::Judge(state) => self.run(merge::judge(merge::Checkout::of(self, *state))),
             MeshAction::Merge(request) => {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use everloop_agents::job::ShimProgram;
 use everloop_agents::workspace::{CommitMeta, Joining, Pushed, Remote, result_ref};
-use everloop_core::mesh::MeshLoop;
 use everloop_core::mesh::node::{LandRequest, MergeRequest, Merged, MeshOutcome};
+use everloop_core::mesh::research::{FirstValues, champion_ref};
+use everloop_core::mesh::{Judged, MeshLoop};
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::spec::WorkspaceMode;
 use everloop_core::state::LoopState;
@@ -18,10 +19,10 @@ use crate::supervisor::action_run::{ActionRun, full_text};
 
 /// Where the leader merges and runs the checks; everything travels with it.
 pub(super) struct Checkout {
-    home: StateFolder,
+    pub(super) home: StateFolder,
     shim: ShimProgram,
     dir: PathBuf,
-    state: MeshLoop,
+    pub(super) state: MeshLoop,
     pace: NodeClock,
 }
 
@@ -50,17 +51,20 @@ impl Checkout {
         Self { home: host.home.clone(), shim: host.shim.clone(), dir, state, pace: host.pace.clone() }
     }
 
-    async fn remote(&self) -> Result<Remote, String> {
+    pub(super) async fn remote(&self) -> Result<Remote, String> {
         Remote::open(&self.dir, &self.state.spec.remote).await.map_err(|e| full_text(&e))
     }
 
-    async fn judge_branch(&self) -> Result<(String, Scoreboard), String> {
+    async fn judge_branch(&self) -> Result<(Judged, FirstValues), String> {
+        if self.state.spec.wanted.research.is_some() {
+            return self.first_values().await;
+        }
         let remote = self.remote().await?;
         let branch = &self.state.spec.branch;
         let commit = remote.fetch(branch).await.map_err(|e| full_text(&e))?;
         let commit = commit.ok_or_else(|| format!("the remote has no `{branch}`"))?;
         let board = self.board_of(&remote, &commit, None).await?;
-        Ok((commit, board))
+        Ok((Judged { commit, board }, FirstValues::default()))
     }
 
     async fn merge(&self, request: &MergeRequest) -> Result<Merged, String> {
@@ -68,6 +72,9 @@ impl Checkout {
         let (Some(reference), Some(work)) = (&request.report.reference, &request.report.commit) else {
             return Ok(Merged::Refused("there is no work".to_owned()));
         };
+        if let Some(made) = &request.report.experiment {
+            return self.weigh(request, made, (reference, work)).await;
+        }
         let found = remote.fetch(reference).await.map_err(|e| full_text(&e))?;
         if found.as_ref() != Some(work) {
             return Ok(Merged::Refused(format!("`{reference}` is not at {work}, which was reported")));
@@ -102,12 +109,19 @@ impl Checkout {
         if self.pace.now() >= request.until {
             return Err("the leader lease is over".to_owned());
         }
-        let landed = remote.land(&self.state.spec.branch, &request.target, &request.commit).await;
+        let research = self.state.spec.wanted.research.is_some();
+        let branch = if research { champion_ref(&self.state.id) } else { self.state.spec.branch.clone() };
+        let landed = remote.land(&branch, &request.target, &request.commit).await;
         Ok(landed.map_err(|e| full_text(&e))? == Pushed::Done)
     }
 
     /// The results of the checks on a commit.
     async fn board_of(&self, remote: &Remote, commit: &str, before: Option<&Scoreboard>) -> Result<Scoreboard, String> {
+        self.action_run(remote, commit).await?.board_of(commit, before).await
+    }
+
+    /// Runs commands in the leader's checkout.
+    pub(super) async fn action_run(&self, remote: &Remote, commit: &str) -> Result<ActionRun, String> {
         let target = result_ref(&self.state.id);
         remote.begin(&target, commit).await.map_err(|e| full_text(&e))?;
         let mut spec = self.state.spec.wanted.clone();
@@ -118,7 +132,7 @@ impl Checkout {
         spec.workspace.origin = None;
         let now = self.pace.now();
         let state = LoopState::new(self.state.id.clone(), self.state.name.clone(), spec, now);
-        let mut action_run = ActionRun {
+        Ok(ActionRun {
             outside: everloop_agents::environment::Outside::ours(),
             home: self.home.clone(),
             shim: self.shim.clone(),
@@ -129,7 +143,6 @@ impl Checkout {
             line: None,
             now,
             base: None,
-        };
-        action_run.board_of(commit, before).await
+        })
     }
 }

@@ -15,7 +15,7 @@ pub const PROPOSER_ARG: &str = "__demo-proposer";
 pub const KILLED: u32 = 6;
 /// Thinks like a model, but not as long.
 const THINKS: Duration = Duration::from_millis(300);
-/// The turn whose supervisor is killed goes on long enough for the next one to find it at work.
+/// The turn of the kill goes on long enough for the next supervisor to find it at work.
 const THINKS_LONG: Duration = Duration::from_millis(2500);
 
 /// What an experiment changes.

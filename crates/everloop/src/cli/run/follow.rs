@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::state::Phase;
 use everloop_engine::error::Failure;
 use everloop_engine::record::read_state;
+use everloop_engine::research::with_findings;
 use everloop_engine::state_folder::StateFolder;
 use everloop_engine::supervisor::{Interrupt, Signals, StopStep, Watcher};
 use everloop_store::{Ledger, Sqlite};
@@ -27,6 +27,8 @@ pub struct Followed<'a> {
     pub session: &'a VerbSession,
     pub home: &'a StateFolder,
     pub id: &'a LoopId,
+    /// The workers of a research run, or the loop alone.
+    pub team: &'a [LoopId],
 }
 
 impl Followed<'_> {
@@ -38,14 +40,11 @@ impl Followed<'_> {
         let mut signals = Signals::listen()?;
         let (mut interrupts, mut ended_by) = (0, None);
         loop {
-            for record in ledger.journal(seen, Some(self.id), ROUND)? {
-                seen = record.seq;
-                watcher.say(&record);
-            }
+            seen = self.print_new(&ledger, seen, watcher)?;
             let Some(row) = ledger.get_loop(self.id)? else { return Ok(ended_by) };
-            let state = read_state(&row)?;
+            let state = with_findings(&ledger, read_state(&row)?)?;
             watcher.beat(&state, None, self.session.now());
-            if matches!(state.phase, Phase::Ended { .. }) || !self.home.is_owned() || watcher.wants_to_go() {
+            if self.is_over(&ledger)? || !self.home.is_owned() || watcher.wants_to_go() {
                 return Ok(ended_by);
             }
             let interrupt = tokio::select! {
@@ -64,10 +63,36 @@ impl Followed<'_> {
         }
     }
 
+    /// Prints what was recorded after `seen`; returns the last record.
+    fn print_new(&self, ledger: &Sqlite, seen: u64, watcher: &mut Foreground<'_>) -> Result<u64, Failure> {
+        let mut records = Vec::new();
+        for id in self.team {
+            records.extend(ledger.journal(seen, Some(id), ROUND)?);
+        }
+        records.sort_by_key(|record| record.seq);
+        // A worker with many records may have more of them before the next one's.
+        records.truncate(ROUND);
+        for record in &records {
+            watcher.say(record);
+        }
+        Ok(records.last().map_or(seen, |record| record.seq))
+    }
+
+    fn is_over(&self, ledger: &Sqlite) -> Result<bool, Failure> {
+        for id in self.team {
+            if ledger.get_loop(id)?.is_some_and(|row| !row.is_over()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     fn stop(&self, ledger: &mut Sqlite, step: StopStep) -> Result<(), Failure> {
         let Some(command) = step.command() else { return Ok(()) };
         let body = serde_json::to_string(&command).expect("a command is plain data and always has a JSON form");
-        ledger.transact(self.session.now(), &[Op::Signal { to: self.id.to_string(), by: send::person(), body }])?;
+        let signal = |id: &LoopId| Op::Signal { to: id.to_string(), by: send::person(), body: body.clone() };
+        let signals: Vec<Op> = self.team.iter().map(signal).collect();
+        ledger.transact(self.session.now(), &signals)?;
         self.home.wake();
         Ok(())
     }

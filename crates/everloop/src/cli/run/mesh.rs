@@ -1,6 +1,7 @@
 //! `everloop run --mesh`: hands the loop to the mesh, and watches it.
 
 use everloop_core::mesh::End;
+use everloop_core::research::summary::summary;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::run::mesh::{self as service, MeshRun, MeshRunRequest};
 use jiff::tz::TimeZone;
@@ -12,7 +13,7 @@ use crate::config::ResolvedLoop;
 use crate::ui;
 
 pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Result<Code, Failure> {
-    let request = MeshRunRequest { new: wanted.new_loop(), remote: args.remote.clone(), width: args.width };
+    let request = MeshRunRequest { new: wanted.new_loop(), remote: args.mesh.remote.clone(), width: args.mesh.width };
     let started = service::start(session, &request, &mut |line| session.ui.warn(line))?;
     let (state, membership) = (&started.state, &started.membership);
     let id = &state.id;
@@ -21,9 +22,11 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
         state.name,
         ui::text::clean(&state.spec.wanted.goal)
     ));
-    session
-        .ui
-        .talk(&format!("  work travels through {}; finished work moves {}", state.spec.remote, state.spec.branch));
+    let end = match &state.spec.wanted.research {
+        Some(_) => format!("the champion moves onto your branch by `everloop research apply {id}`"),
+        None => format!("finished work moves {}", state.spec.branch),
+    };
+    session.ui.talk(&format!("  work travels through {}; {end}", state.spec.remote));
     let key = started.key();
     session.ui.talk(&format!("  signed by key {key} of `{}`, which the nodes have to trust", membership.node));
     for warning in &wanted.warnings {
@@ -41,9 +44,14 @@ pub fn run(args: &RunArgs, wanted: &ResolvedLoop, session: &VerbSession) -> Resu
 fn watch(started: &MeshRun, session: &VerbSession) -> Result<Code, Failure> {
     let zone = TimeZone::system();
     let (state, end) = started.watch(|record| session.ui.talk(&ui::event_line(record, &zone)))?;
-    session.ui.said(&format!("{}: {end}", state.id), &json!({ "loop": state }))?;
+    let summary = state.experiments().map_or_else(String::new, |(spec, found)| {
+        let text = summary(spec, found, state.spec.wanted.bounds.max_turns);
+        text.lines().flat_map(|line| ["\n".to_owned(), ui::text::clean(line)]).collect()
+    });
+    session.ui.said(&format!("{}: {end}{summary}", state.id), &json!({ "loop": state }))?;
     Ok(match end {
-        End::Reached => Code::Ok,
+        End::Reached | End::Met { .. } => Code::Ok,
+        End::Failed { .. } => Code::Failed,
         End::Stopped | End::GivenUp { .. } | End::Exhausted { .. } => Code::NotReached,
     })
 }

@@ -32,6 +32,9 @@ pub enum HoldPolicy {
 pub struct Foreground<'a> {
     ui: &'a Ui,
     id: LoopId,
+    /// The workers of a research run; the first one is the run.
+    team: &'a [LoopId],
+    detail: LogDetail,
     zone: TimeZone,
     live: Option<Live<Stderr>>,
     lines: EventLines,
@@ -60,10 +63,13 @@ pub struct ForegroundStyle {
 }
 
 impl<'a> Foreground<'a> {
-    pub fn new(ui: &'a Ui, id: LoopId, home: &StateFolder, style: ForegroundStyle) -> Self {
+    /// Shows a loop, or a research run with all its workers.
+    pub fn new(ui: &'a Ui, team: &'a [LoopId], home: &StateFolder, style: ForegroundStyle) -> Self {
         Self {
             ui,
-            id,
+            id: team.first().cloned().unwrap_or_else(|| LoopId::new("")),
+            team,
+            detail: style.detail,
             zone: TimeZone::system(),
             live: ui.live(),
             lines: EventLines::new(style.detail),
@@ -106,6 +112,10 @@ impl<'a> Foreground<'a> {
 
     /// Prints the line of an event.
     pub fn say(&mut self, record: &JournalRecord) {
+        let is_helpers = record.owner.as_ref().is_some_and(|owner| *owner != self.id);
+        if is_helpers && self.detail == LogDetail::Brief && !concerns_run(&record.event) {
+            return;
+        }
         if self.live.is_none() && self.ui.format() == Format::Json {
             return drop(self.ui.json(record));
         }
@@ -157,19 +167,29 @@ impl<'a> Foreground<'a> {
     }
 }
 
+/// Whether an event of a further worker concerns the run: its turns are only its own.
+fn concerns_run(event: &Event) -> bool {
+    matches!(event, Event::Experiment { .. } | Event::Note { .. } | Event::TicketOpened { .. })
+}
+
 impl Watcher for Foreground<'_> {
     fn committed(&mut self, state: &LoopState, events: &[Event], at: Time) {
-        if state.id != self.id {
+        if !self.team.contains(&state.id) {
             return;
         }
-        self.listen(state);
+        let is_first = state.id == self.id;
+        if is_first {
+            self.listen(state);
+        }
         for event in events {
             let owner = Some(state.id.clone());
             let version = everloop_core::event::EVENT_VERSION;
             self.say(&JournalRecord { seq: 0, at, owner, version, event: event.clone() });
         }
-        self.draw(state, None, at);
-        self.look_for_hold(state);
+        if is_first {
+            self.draw(state, None, at);
+            self.look_for_hold(state);
+        }
     }
 
     fn beat(&mut self, state: &LoopState, evidence: Option<Duration>, now: Time) {

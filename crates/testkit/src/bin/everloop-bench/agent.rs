@@ -1,9 +1,10 @@
 //! The tiny programs that this binary becomes when everloop or a shell starts it: an agent that
-//! records its run time, one that floods, one that prints records, and a step that syncs a file.
+//! records its run time or that of another program, one that floods, one that prints records, and a step that syncs a file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use crate::{Result, measure};
 
@@ -12,6 +13,7 @@ pub fn play(args: &[String], began_ns: u64) -> Option<Result<()>> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["__stamp", file] => Some(stamp(Path::new(file), began_ns)),
+        ["__timed", file, program, rest @ ..] => Some(timed(Path::new(file), program, rest)),
         ["__sync", file, times] => Some(sync(Path::new(file), times)),
         ["__flood", bytes] => Some(flood(bytes)),
         ["__talk", file, bytes] => Some(talk(Path::new(file), bytes, began_ns)),
@@ -25,6 +27,14 @@ fn stamp(file: &Path, began_ns: u64) -> Result<()> {
     let mut out = OpenOptions::new().append(true).create(true).open(file)?;
     out.write_all(format!("{began_ns} {}\n", measure::monotonic()).as_bytes())?;
     Ok(())
+}
+
+/// Runs another program and records when it began and ended.
+fn timed(file: &Path, program: &str, rest: &[&str]) -> Result<()> {
+    let began_ns = measure::monotonic();
+    let status = Command::new(program).args(rest).status()?;
+    stamp(file, began_ns)?;
+    if status.success() { Ok(()) } else { Err(format!("`{program}` ended with {status}").into()) }
 }
 
 /// Appends and syncs a page, `times` times: what a shell loop would have to do to be as durable.

@@ -3,7 +3,8 @@
 //! never breaks a build.
 //!
 //! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
-//!   `mesh`, `noise`: one section each, chosen with `--only`
+//!   `mesh`, `noise`, `research`, `research-workers`,
+//!   `convergence`: one section each, chosen with `--only`
 //! - `compare`: two builds in turns, as one table: `--before`
 //! - `agent`: the tiny programs that this binary becomes when everloop starts it
 //! - `scene`: a temporary home, state folder and project; `measure`: clocks, quantiles, /proc;
@@ -14,6 +15,7 @@
 mod agent;
 mod cold;
 mod compare;
+mod convergence;
 mod flood;
 mod hook;
 mod hub;
@@ -24,10 +26,12 @@ mod mesh;
 mod noise;
 mod parsers;
 mod report;
+mod research;
 mod scene;
 mod size;
 mod stream;
 mod turn;
+mod workers;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -37,7 +41,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,noise] [--quick] [--peers]
+    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,noise,research,research-workers,convergence] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --before DIR     an earlier build, `everloop` and `everloop-bench` in one folder: both are measured in turns,
@@ -92,6 +96,9 @@ const SECTIONS: &[(&str, Section)] = &[
     ("hook", hook::run),
     ("mesh", mesh::run),
     ("noise", noise::run),
+    ("research-workers", workers::run),
+    ("research", research::run),
+    ("convergence", convergence::run),
 ];
 
 fn main() -> ExitCode {

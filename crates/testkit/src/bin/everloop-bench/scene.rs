@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use everloop_store::{Ledger, LoopRow, OpenMode, Sqlite};
 use tempfile::TempDir;
 
+use crate::research::METRIC_STAMPS;
 use crate::{Options, Result};
 
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
@@ -80,9 +81,26 @@ impl Scene {
 
     fn make_repository(&self) -> Result<()> {
         std::fs::write(self.project().join("README"), "a project\n")?;
+        self.git(&[&["init", "-q", "-b", "main"]])?;
+        self.commit("begin")
+    }
+
+    /// Makes `metric.sh` of the project, and the file in which it leaves its times.
+    pub fn measured_by(&self, script: &str) -> Result<()> {
+        std::fs::write(self.path(METRIC_STAMPS), "")?;
+        std::fs::write(self.project().join("metric.sh"), format!("{script}\n"))?;
+        self.commit("a metric")
+    }
+
+    /// Commits everything in the project.
+    pub fn commit(&self, message: &str) -> Result<()> {
+        self.git(&[&["add", "-A"], &["commit", "-q", "-m", message]])
+    }
+
+    fn git(&self, calls: &[&[&str]]) -> Result<()> {
         let me = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"];
-        for args in [&["init", "-q", "-b", "main"][..], &["add", "-A"], &["commit", "-q", "-m", "begin"]] {
-            let status = self.clean(Path::new("git")).args(me).args(args).current_dir(self.project()).status()?;
+        for args in calls {
+            let status = self.clean(Path::new("git")).args(me).args(*args).current_dir(self.project()).status()?;
             if !status.success() {
                 return Err(format!("git {args:?} ended with {status}").into());
             }
@@ -114,7 +132,7 @@ impl Scene {
     pub fn everloop(&self, args: &[&str]) -> Command {
         let mut command = self.clean(&self.everloop);
         command.arg("--state-dir").arg(self.state()).args(args).current_dir(self.project());
-        if args.first() == Some(&"run") {
+        if matches!(args, ["run" | "research", ..]) {
             // Turns are isolated, and agents leave their times here.
             command.arg("--writable").arg(self.path(STAMPS));
         }

@@ -15,11 +15,13 @@ pub(super) struct MeshRepository {
     pub target: Commit,
     /// How often the merge of each task stands on the branch.
     landed: BTreeMap<TaskId, u64>,
+    /// Champions since the beginning of a research run, and the tasks that made them.
+    line: Vec<(Commit, TaskId)>,
 }
 
 impl MeshRepository {
     pub fn new() -> Self {
-        Self { commits: vec![BTreeSet::new()], target: 0, landed: BTreeMap::new() }
+        Self { commits: vec![BTreeSet::new()], target: 0, landed: BTreeMap::new(), line: Vec::new() }
     }
 
     pub fn commit(&mut self, files: BTreeSet<String>) -> Commit {
@@ -45,6 +47,26 @@ impl MeshRepository {
             *self.landed.entry(task.clone()).or_default() += 1;
         }
         fits
+    }
+
+    /// Moves the champion, if its ref is at `old`. What stood there after `base` is gone.
+    pub fn crown(&mut self, (old, base): (Commit, Commit), new: Commit, task: &TaskId) -> bool {
+        let fits = self.target == old;
+        if fits {
+            let kept = self.line.iter().position(|(commit, _)| *commit == base).map_or(0, |at| at + 1);
+            for (_, gone) in self.line.drain(kept..) {
+                self.landed.remove(&gone);
+            }
+            self.line.push((new, task.clone()));
+            self.target = new;
+            *self.landed.entry(task.clone()).or_default() += 1;
+        }
+        fits
+    }
+
+    /// The task of the champion.
+    pub fn crowned(&self) -> Option<&TaskId> {
+        self.line.last().filter(|(commit, _)| *commit == self.target).map(|(_, task)| task)
     }
 
     /// A commit from outside the mesh moves the branch.

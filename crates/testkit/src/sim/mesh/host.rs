@@ -17,7 +17,7 @@ use everloop_core::mesh::node::{
 use everloop_core::mesh::offline::Replica;
 use everloop_core::mesh::reconcile::Sign;
 use everloop_core::mesh::work::Stage;
-use everloop_core::mesh::{KIND, OpenTask};
+use everloop_core::mesh::{Judged, KIND, OpenTask};
 use everloop_core::op::{LateResult, Op, Refusal, Reply, TaskRow, TaskState, Ticket};
 use everloop_core::reason::Reason;
 use everloop_core::state::Phase;
@@ -72,6 +72,8 @@ impl HubCalls for Host<'_> {
         node.draining = node.wished_away;
         node.ahead = reply.at.0 - sent.0;
         node.beat = LastBeat { drains: status.draining, next: status.next_beat, holds: status.holds.len() };
+        world.knows_the_hubs_time(n, status);
+        world.now += ms(world.setup.answer);
         Ok(reply)
     }
 
@@ -278,6 +280,7 @@ impl NodeEffects for Host<'_> {
             // Names the attempt, so that it can be looked for at the end.
             why: format!("{} {}", world.nodes[n].id, claim.key),
             tried: world.tried(n, local),
+            experiment: local.experiment.clone(),
         })
     }
 
@@ -355,7 +358,7 @@ impl NodeEffects for Host<'_> {
                 }
                 (ms(world.setup.clone), Some(&spec.goal))
             }
-            MeshAction::Push { .. } => (ms(world.setup.clone) / 2, None),
+            MeshAction::Push { .. } => (ms(world.setup.push), None),
             MeshAction::Land(_) => (1_000, None),
             MeshAction::Judge(state) => (5_000, Some(&state.spec.wanted.goal)),
             MeshAction::Merge(request) => (20_000, Some(&request.state.spec.wanted.goal)),
@@ -382,6 +385,7 @@ impl World {
                 if made.is_ok() {
                     let check = state.check_of(&claim.task).unwrap_or_default().to_owned();
                     self.begun(n, &claim, check, spec.guard.budget.calls.unwrap_or(1));
+                    self.seeded(n, &claim, &state);
                 }
                 MeshOutcome::Begun { key: claim.key.clone(), made }
             }
@@ -395,7 +399,7 @@ impl World {
                 MeshOutcome::Pushed { key: claim.key.clone(), reference, reached, pushed }
             }
             MeshAction::Judge(state) => {
-                let judged = away.map_or_else(|| Ok((branch.to_string(), self.board(branch))), Err);
+                let judged = away.map_or_else(|| Ok((self.judged(branch), self.first_values())), Err);
                 self.leader_tried(n, judged.is_ok());
                 MeshOutcome::Judged { id: state.id, judged }
             }
@@ -412,7 +416,14 @@ impl World {
         self.act(n, NodeInput::Done(Box::new(outcome)));
     }
 
+    fn judged(&self, branch: Commit) -> Judged {
+        Judged { commit: branch.to_string(), board: self.board(branch) }
+    }
+
     fn merge(&mut self, request: &MergeRequest, target: Commit) -> Merged {
+        if let Some(made) = &request.report.experiment {
+            return self.weigh(request, made);
+        }
         let (task, fence) = (&request.task, request.fence);
         if self.git.times(task) > 0 {
             return Merged::Landed { commit: self.git.target.to_string() };
@@ -439,8 +450,15 @@ impl World {
             self.nodes[n].dying = true;
             return Err(String::new());
         }
-        let before = self.git.target;
-        if !self.git.land(old, new, &request.task) {
+        // An experiment stands on the champion of the document, wherever the ref was.
+        let champion = request.state.research.as_ref().and_then(|found| found.champion.commit.as_ref());
+        let champion = champion.map(|champion| commit(champion)).transpose()?;
+        let before = champion.unwrap_or(self.git.target);
+        let moved = match champion {
+            Some(champion) => self.git.crown((old, champion), new, &request.task),
+            None => self.git.land(old, new, &request.task),
+        };
+        if !moved {
             return Ok(false);
         }
         self.nodes[n].dying = fault == Some(MeshFault::KillAfter);

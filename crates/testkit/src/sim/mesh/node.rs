@@ -8,6 +8,7 @@ use std::sync::Arc;
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::mesh::node::{Claim, Claims, Hint, MeshNode, NodeInput, NodeSettings};
 use everloop_core::mesh::offline::Replica;
+use everloop_core::mesh::research::ReportedExperiment;
 use everloop_core::mesh::rights::Rights;
 use everloop_core::op::Op;
 use everloop_core::time::Time;
@@ -38,6 +39,9 @@ pub(super) struct LocalWork {
     /// Since when, by the machine's clock.
     pub over_at: Time,
     pub commit: Option<usize>,
+    /// The champion that an experiment begins from.
+    pub champion: Option<String>,
+    pub experiment: Option<Box<ReportedExperiment>>,
 }
 
 /// What is on a machine's disk.
@@ -268,6 +272,8 @@ impl World {
                 over: None,
                 over_at: Time::default(),
                 commit: None,
+                champion: None,
+                experiment: None,
             };
             self.nodes[n].disk.loops.insert(claim.local.clone(), work);
         }
@@ -298,6 +304,9 @@ impl World {
             Ill::All => true,
         };
         let reached = luck > 1 && !ill;
+        if local.champion.is_some() {
+            return self.experimented(n, id, reached);
+        }
         local.over = Some(reached);
         local.over_at = now;
         local.waits = None;

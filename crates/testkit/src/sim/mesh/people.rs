@@ -42,7 +42,10 @@ impl World {
             6 => self.queue_a_stray(),
             _ => {
                 self.count("person commits");
-                self.git.push(format!("own {}", self.now));
+                // The champion is on no branch of a person.
+                if self.setup.experiments == 0 {
+                    self.git.push(format!("own {}", self.now));
+                }
             }
         }
     }
