@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use everloop_core::time::human;
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{AccessFlags, Pid, access};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
@@ -287,7 +287,7 @@ impl Git {
     }
 
     fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
-        let mut command = Command::new("git");
+        let mut command = Command::new(program());
         command.env_clear();
         for name in ["PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR"] {
             if let Some(value) = std::env::var_os(name) {
@@ -310,6 +310,15 @@ impl Git {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
     }
+}
+
+/// git by its path. By its name alone, with a `PATH` for the new process, the standard library
+/// forks, which copies the memory map of the supervisor for each call.
+fn program() -> PathBuf {
+    let usable = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let absolute = std::env::split_paths(&folders).filter(|folder| folder.is_absolute());
+    absolute.map(|folder| folder.join("git")).find(usable).unwrap_or_else(|| PathBuf::from("git"))
 }
 
 /// Feeds a process. If it ends without reading everything, its exit code is the result.

@@ -13,6 +13,7 @@
 //! - `brand`, `inside`: how processes of a job are recognised, from outside and by themselves
 //! - `carried`: how the variables reach the shim; `temporary`: the command's own folder for such
 //!   files; `turn_socket`: how `everloop` inside of a turn reaches the outside
+//! - `fork_server`: a process that forks shims; `clone`: forks that the standard library has not
 //! - `handle`: start, wait, adopt; `recover`: what is left after a crash; `control`: stop,
 //!   interrupt, kill
 //! - `sample`: liveness; `cgroup`, `tree`: finding and killing everything that belongs to a job
@@ -21,9 +22,11 @@ mod brand;
 mod capture;
 mod carried;
 mod cgroup;
+mod clone;
 mod control;
 mod error;
 mod files;
+mod fork_server;
 mod handle;
 mod inside;
 mod job_log;

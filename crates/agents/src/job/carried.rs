@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use everloop_core::planted;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use super::HIDE_PREFIX;
@@ -61,6 +62,20 @@ pub(super) fn unpack() -> io::Result<Vec<(OsString, OsString)>> {
     file.read_to_end(&mut bytes)?;
     let entries = bytes.split(|b| *b == 0).filter(|entry| !entry.is_empty());
     Ok(entries.filter_map(split).collect())
+}
+
+/// Makes the open variables the environment of this process, which was forked with another one.
+#[expect(unsafe_code, reason = "the environment is the process's, and another thread could read it")]
+pub(super) fn set_open(variables: &[(OsString, OsString)]) {
+    let planted = |name: &OsStr| planted::POSSIBLE && name == planted::VARIABLE;
+    for (name, _) in std::env::vars_os().filter(|(name, _)| !planted(name)) {
+        // SAFETY: a shim has one thread.
+        unsafe { std::env::remove_var(name) };
+    }
+    for (name, value) in variables.iter().filter(|(name, _)| is_open(name)) {
+        // SAFETY: as above; a name that is open is neither empty nor has it a sign of equality.
+        unsafe { std::env::set_var(name, value) };
+    }
 }
 
 /// Takes the key out of the variables; `None` under a supervisor of the first version.

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use super::link::{self, LiveJob};
 use super::recover::{JobTrace, bury, inspect};
 use super::shim::REFUSED;
 use super::spec::Spec;
-use super::{JOB_VAR, SHIM_ARG, carried};
+use super::{JOB_VAR, SHIM_ARG, carried, fork_server};
 use crate::clock::machine_period;
 use crate::isolation::SharedRules;
 use crate::process::{Identity, pidfd_open};
@@ -48,7 +48,7 @@ const SHIM_MARGIN: Duration = Duration::from_secs(8);
 const CARRIED_FROM: i32 = 16;
 
 /// The program that becomes a shim, and the arguments before the job's folder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShimProgram {
     /// An absolute path.
     pub exe: PathBuf,
@@ -144,30 +144,51 @@ fn deadline(spec: Option<&Spec>) -> Instant {
     Instant::now() + machine_period(limit).saturating_add(SHIM_MARGIN).min(far)
 }
 
-/// The shim as a process in a session of its own, without input and output. Not by
-/// `std::process::Command`, which can create a session only with a fork, and a fork copies the
-/// memory map of the supervisor for nothing.
+/// The shim: forked by a server where there is one, else executed.
 fn spawn(
     shim: &ShimProgram,
     dir: &Path,
     variables: Vec<(OsString, OsString)>,
     rules: Option<BorrowedFd<'_>>,
 ) -> io::Result<(Pid, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // Neither end waits for the other: what a shim sends fits into the buffer of a socket.
+    ours.set_nonblocking(true)?;
+    theirs.set_nonblocking(true)?;
+    let carrier = carried::pack(&variables)?;
+    let mut placed = vec![(carrier.as_fd(), carried::FD), (theirs.as_fd(), link::FD)];
+    placed.extend(rules.map(|rules| (rules, carried::RULES_FD)));
+    if let Some(pid) = fork_server::fork_shim(shim, dir, &placed) {
+        return Ok((pid, ours));
+    }
+    let planted = planted::POSSIBLE.then(|| std::env::var_os(planted::VARIABLE)).flatten();
+    let planted = planted.map(|names| (planted::VARIABLE.into(), names));
+    let open = variables.into_iter().filter(|(name, _)| carried::is_open(name)).chain(planted);
+    let pid = execute(shim, dir.as_os_str(), &placed, open)?;
+    fork_server::expect_more(shim, dir);
+    Ok((pid, ours))
+}
+
+/// A descriptor, and its number in a new process.
+pub(super) type Placed<'a> = (BorrowedFd<'a>, RawFd);
+
+/// The program as a process in a session of its own, without input and output. Not by
+/// `std::process::Command`, which can create a session only with a fork, and a fork copies the
+/// memory map of the supervisor for nothing.
+pub(super) fn execute(
+    shim: &ShimProgram,
+    last: &OsStr,
+    placed: &[Placed<'_>],
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> io::Result<Pid> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let mut files = PosixSpawnFileActions::init()?;
     for standard in 0..=2 {
         files.add_dup2(null.as_raw_fd(), standard)?;
     }
-    let (ours, theirs) = UnixStream::pair()?;
-    // Neither end waits for the other: what a shim sends fits into the buffer of a socket.
-    ours.set_nonblocking(true)?;
-    theirs.set_nonblocking(true)?;
-    let (carrier, theirs) = (out_of_the_way(&carried::pack(&variables)?)?, out_of_the_way(&theirs)?);
-    files.add_dup2(carrier.as_raw_fd(), carried::FD)?;
-    files.add_dup2(theirs.as_raw_fd(), link::FD)?;
-    let rules = rules.map(|rules| out_of_the_way(&rules)).transpose()?;
-    if let Some(rules) = &rules {
-        files.add_dup2(rules.as_raw_fd(), carried::RULES_FD)?;
+    let away: Vec<OwnedFd> = placed.iter().map(|(fd, _)| out_of_the_way(fd)).collect::<io::Result<_>>()?;
+    for (fd, (_, place)) in away.iter().zip(placed) {
+        files.add_dup2(fd.as_raw_fd(), *place)?;
     }
     let mut attributes = PosixSpawnAttr::init()?;
     let session = PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into());
@@ -178,18 +199,15 @@ fn spawn(
     attributes.set_sigmask(&SigSet::empty())?;
     attributes.set_sigdefault(&SigSet::from(Signal::SIGPIPE))?;
     let words = [shim.exe.as_os_str()].into_iter().chain(shim.args.iter().map(OsString::as_os_str));
-    let argv: Vec<CString> = words.chain([dir.as_os_str()]).map(|w| c_string(&[w])).collect::<io::Result<_>>()?;
-    let planted = planted::POSSIBLE.then(|| std::env::var_os(planted::VARIABLE)).flatten();
-    let planted = planted.map(|names| (planted::VARIABLE.into(), names));
-    let open = variables.into_iter().filter(|(name, _)| carried::is_open(name)).chain(planted);
-    let envp: Vec<CString> =
-        open.map(|(name, value)| c_string(&[&name, OsStr::new("="), &value])).collect::<io::Result<_>>()?;
-    Ok((posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?, ours))
+    let argv: Vec<CString> = words.chain([last]).map(|w| c_string(&[w])).collect::<io::Result<_>>()?;
+    let text = |(name, value): (OsString, OsString)| c_string(&[&name, OsStr::new("="), &value]);
+    let envp: Vec<CString> = variables.into_iter().map(text).collect::<io::Result<_>>()?;
+    Ok(posix_spawn(&shim.exe, &files, &attributes, &argv, &envp)?)
 }
 
 /// The same descriptor under a number that is no place of one in the shim.
 #[expect(unsafe_code, reason = "a new descriptor is a number until it has an owner")]
-fn out_of_the_way(fd: &impl AsFd) -> io::Result<OwnedFd> {
+pub(super) fn out_of_the_way(fd: &impl AsFd) -> io::Result<OwnedFd> {
     let number = fcntl(fd, FcntlArg::F_DUPFD_CLOEXEC(CARRIED_FROM))?;
     // SAFETY: the kernel just made it, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })

@@ -58,7 +58,8 @@ fn is_command_of(pid: i32, dir: &Path) -> bool {
 /// The folder of the job that a process is the shim of, according to its command line.
 pub(super) fn job_of_shim(pid: i32) -> Option<PathBuf> {
     match &process::command_line(pid)[..] {
-        [_, .., word, dir] if word == SHIM_ARG => Some(PathBuf::from(dir)),
+        // Without the slashes in front of it that a forked shim shows.
+        [_, .., word, dir] if word == SHIM_ARG => Some(Path::new(dir).components().collect()),
         _ => None,
     }
 }

@@ -24,6 +24,7 @@ use nix::sys::time::TimeValLike;
 use nix::sys::wait::WaitStatus;
 
 use self::isolate::Signals;
+pub(super) use self::isolate::stand_alone;
 use self::pump::Pump;
 use self::sweep::Swept;
 use self::watch::ShimWatch;
@@ -34,7 +35,7 @@ use super::link::ShimLink;
 use super::spec::{Confine, Spec};
 use super::tree::ProcessTree;
 use super::turn_socket::TurnSocket;
-use super::{carried, temporary};
+use super::{carried, fork_server, temporary};
 use crate::clock;
 use crate::isolation::SharedRules;
 use crate::process::{self, Identity};
@@ -49,20 +50,34 @@ pub(super) const REFUSED: i32 = 3;
 /// Entry point of `__job <dir>` in the main binary: runs the job in `dir` and returns the exit code
 /// of the shim.
 pub fn run_shim(dir: &Path) -> i32 {
-    match attend(dir) {
-        Ok(code) => code,
-        // There is no channel for the error: the supervisor finds no record and treats the job as
-        // gone.
-        Err(_) => FAILED,
+    if fork_server::is_asked_for(dir) {
+        return fork_server::serve(dir);
     }
+    // There is no channel for an error: the supervisor finds no record and treats the job as gone.
+    attend(dir, Birth::Executed).unwrap_or(FAILED)
 }
 
-fn attend(dir: &Path) -> Result<i32, JobError> {
+/// The same in a process that a server forked.
+pub(super) fn run_forked(dir: &Path) -> i32 {
+    attend(dir, Birth::Forked).unwrap_or(FAILED)
+}
+
+/// How this process became a shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Birth {
+    Executed,
+    Forked,
+}
+
+fn attend(dir: &Path, birth: Birth) -> Result<i32, JobError> {
     process::hide_memory();
     isolate::stand_alone();
     isolate::close_inherited_on_exec();
     let link = ShimLink::take();
     let mut vars = carried::unpack().map_err(JobError::io("read the variables of", dir))?;
+    if birth == Birth::Forked {
+        carried::set_open(&vars);
+    }
     let key = carried::take_key(&mut vars);
     let shared = carried::take_rules(&mut vars);
     let Some(log) = ShimLog::lock(dir, key)? else { return Ok(REFUSED) };

@@ -1,6 +1,7 @@
 //! Jobs with real processes.
 
 mod ends;
+mod forking;
 mod leftovers;
 mod output;
 pub mod recovery;
@@ -12,6 +13,6 @@ use libtest_mimic::Trial;
 
 /// All tests of this folder.
 pub fn all() -> Vec<Trial> {
-    let all = [ends::all(), leftovers::all(), output::all(), recovery::all(), stopping::all(), verdict::all()];
-    all.into_iter().flatten().collect()
+    let all = [ends::all(), forking::all(), leftovers::all(), output::all(), recovery::all(), stopping::all()];
+    all.into_iter().flatten().chain(verdict::all()).collect()
 }

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [SHIM_ARG, dir] => ExitCode::from(u8::try_from(run_shim(Path::new(dir))).unwrap_or(1)),
         [API_ARG, options, prompt] => api::world::agent(options, prompt),
-        ["__supervisor", dir] => job::recovery::supervisor(Path::new(dir)),
+        ["__supervisor", ref dirs @ ..] => job::recovery::supervisor(dirs),
         ["__reap", name, value] => job::recovery::reap(name, value),
         ["__inside", root, planted] => job::verdict::inside(Path::new(root), planted),
         ["__turns", repo, root] => workspace::take_counted_turns(Path::new(repo), Path::new(root)),

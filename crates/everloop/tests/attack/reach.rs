@@ -227,7 +227,7 @@ sys.exit(rows[0] < 1)
 
 const SHIMS: &str = "for_shims() { for p in /proc/[0-9]*; do pid=${p#/proc/}; \
     if tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -qx __job && \
-    tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -q \"^$STATE\"; then eval \"$1\" && return 0; fi; done; return 1; }";
+    tr '\\0' '\\n' < $p/cmdline 2>/dev/null | grep -q \"^/*$STATE\"; then eval \"$1\" && return 0; fi; done; return 1; }";
 
 /// A command of a monitor or a notifier has no shim: there it is the supervisor itself.
 const SUPERVISOR: &str = r#"case $1 in turn|check) ;; *) cd $PROJECT

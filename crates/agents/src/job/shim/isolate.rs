@@ -77,7 +77,7 @@ fn reset_ignored() -> io::Result<()> {
 
 /// Leaves the session and the terminal of the parent (already done when [`crate::job::start`] did
 /// it), and its working folder, which would otherwise stay busy for unmounting or removal.
-pub(super) fn stand_alone() {
+pub(in crate::job) fn stand_alone() {
     nix::unistd::setsid().ok();
     std::env::set_current_dir("/").ok();
 }

@@ -7,7 +7,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -22,14 +22,11 @@ use nix::unistd::{
 
 use super::super::cgroup::Cgroup;
 use super::super::spec::{Errors, Spec};
-use super::super::{HIDE_PREFIX, JOB_VAR, brand, files, key, turn_socket};
+use super::super::{HIDE_PREFIX, JOB_VAR, brand, clone, files, key, turn_socket};
 use crate::isolation::{Confined, Confinement, SharedRules};
 
 /// Bigger pipes mean fewer switches between command and shim; the kernel's usual upper limit.
 const PIPE_BYTES: i32 = 1 << 20;
-
-/// From linux/sched.h; in the libc crate it does not fit its type.
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// A running command.
 #[derive(Debug)]
@@ -156,7 +153,7 @@ fn c_string(bytes: &[u8]) -> Result<CString, String> {
 /// Forks, into the group if there is one and the kernel can. Does not return in the child.
 fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
     if let Some(door) = door {
-        match clone_into(door) {
+        match clone::fork_into(door) {
             Ok(0) => become_command(plan),
             Ok(pid) => return Ok((pid, true)),
             // An old kernel, a sandbox without clone3, a group that rejects the process: continue
@@ -170,21 +167,6 @@ fn make_child(plan: &Plan, door: Option<&File>) -> io::Result<(i32, bool)> {
         ForkResult::Child => become_command(plan),
         ForkResult::Parent { child } => Ok((child.as_raw(), false)),
     }
-}
-
-/// Forks, with the child in the control group from its start; returns 0 in the child.
-#[expect(unsafe_code, reason = "clone3 has no safe form")]
-fn clone_into(door: &File) -> io::Result<i32> {
-    // SAFETY: all zeros is a valid value of this plain struct; without CLONE_VM the call is a fork,
-    // and this process has one thread.
-    let pid = unsafe {
-        let mut args: libc::clone_args = std::mem::zeroed();
-        args.flags = CLONE_INTO_CGROUP;
-        args.exit_signal = libc::SIGCHLD as u64;
-        args.cgroup = door.as_raw_fd() as u64;
-        libc::syscall(libc::SYS_clone3, &raw const args, size_of::<libc::clone_args>())
-    };
-    Errno::result(pid).map(|pid| pid as i32).map_err(io::Error::from)
 }
 
 /// The child's part: never returns.

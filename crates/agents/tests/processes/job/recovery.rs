@@ -34,12 +34,13 @@ trials!(
     marks_spare_the_one_who_looks,
 );
 
-/// The supervisor of a test: starts the job and hangs until it is killed.
-pub fn supervisor(dir: &Path) -> ExitCode {
-    let running = job::start(&shim(), dir, Environment::from_ours(&[]).into_vars()).unwrap();
+/// The supervisor of a test: starts jobs and hangs until it is killed.
+pub fn supervisor(dirs: &[&str]) -> ExitCode {
+    let start = |dir: &&str| job::start(&shim(), Path::new(dir), Environment::from_ours(&[]).into_vars()).unwrap();
+    let running: Vec<_> = dirs.iter().map(start).collect();
     loop {
         std::thread::sleep(Duration::from_secs(1000));
-        assert!(running.dir().exists());
+        assert!(running.iter().all(|job| job.dir().exists()));
     }
 }
 
