@@ -29,7 +29,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::handle::{Placed, ShimProgram, execute, out_of_the_way};
-use super::{carried, clone, link, shim};
+use super::{JOB_VAR, carried, clone, link, shim};
 use crate::process::{self, pidfd_open, pidfd_send_signal};
 
 /// The argument, in place of a job's folder, with which a shim becomes the server. Dots follow it
@@ -46,6 +46,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_BYTES: usize = 4096;
 /// Number of the server's end of the socket.
 const FD: RawFd = 3;
+/// In the server's environment, in place of the mark of a job: of the same length as every mark.
+const NO_MARK: &str = ".................................";
 
 /// The server of this process, and when a job was last started.
 #[derive(Debug)]
@@ -67,11 +69,12 @@ struct ForkServer {
     capacity: usize,
 }
 
-/// Forks a shim from the server. `None`: there is no server, and the shim has to be executed.
-pub(super) fn fork_shim(program: &ShimProgram, dir: &Path, placed: &[Placed<'_>]) -> Option<Pid> {
+/// Forks a shim from the server, for the job in `dir` with this mark. `None`: there is no server, and
+/// the shim has to be executed.
+pub(super) fn fork_shim(program: &ShimProgram, (dir, mark): (&Path, &OsStr), placed: &[Placed<'_>]) -> Option<Pid> {
     let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
     let server = servers.live.as_ref().filter(|live| live.fits(program, dir))?;
-    let forked = server.fork(dir, placed);
+    let forked = server.fork((dir, mark), placed);
     servers.last_job = Some(Instant::now());
     if forked.is_none() {
         // Usually because it ended after a while without jobs.
@@ -98,6 +101,7 @@ impl ForkServer {
         let word = format!("{SERVE:.<capacity$}");
         let planted = planted();
         let variables = planted.clone().map(|names| (planted::VARIABLE.into(), names));
+        let variables = variables.into_iter().chain([(JOB_VAR.into(), NO_MARK.into())]);
         let pid = execute(program, OsStr::new(&word), &[(theirs.as_fd(), FD)], variables)?;
         let pidfd = pidfd_open(pid.as_raw())?;
         // It ends at a time of its own, and is no zombie until the next job.
@@ -110,9 +114,9 @@ impl ForkServer {
         self.program == *program && dir.as_os_str().len() <= self.capacity && self.planted == planted()
     }
 
-    fn fork(&self, dir: &Path, placed: &[Placed<'_>]) -> Option<Pid> {
+    fn fork(&self, (dir, mark): (&Path, &OsStr), placed: &[Placed<'_>]) -> Option<Pid> {
         let fds: Vec<RawFd> = placed.iter().map(|(fd, _)| fd.as_raw_fd()).collect();
-        let text = [IoSlice::new(dir.as_os_str().as_bytes())];
+        let text = [dir.as_os_str().as_bytes(), b"\0", mark.as_bytes()].map(IoSlice::new);
         let rights = [ControlMessage::ScmRights(&fds)];
         sendmsg::<()>(self.socket.as_raw_fd(), &text, &rights, MsgFlags::MSG_NOSIGNAL, None).ok()?;
         if is_readable(self.socket.as_fd(), ANSWER_TIMEOUT) {
@@ -151,7 +155,7 @@ pub(super) fn is_asked_for(dir: &Path) -> bool {
 
 /// The server: forks a shim for each request, until there are no more.
 pub(super) fn serve(word: &Path) -> i32 {
-    let title = Title::find(word.as_os_str().len());
+    let shown = Shown::find(word.as_os_str().len());
     process::hide_memory();
     shim::stand_alone();
     #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
@@ -160,7 +164,7 @@ pub(super) fn serve(word: &Path) -> i32 {
     while is_readable(socket.as_fd(), IDLE) {
         let Some(request) = Request::receive(&socket) else { break };
         let pid = match clone::fork_sibling() {
-            Ok(0) => request.become_shim(title.as_ref()),
+            Ok(0) => request.become_shim(shown.as_ref()),
             Ok(pid) => pid,
             Err(_) => 0,
         };
@@ -175,6 +179,7 @@ pub(super) fn serve(word: &Path) -> i32 {
 /// A job whose shim is wanted.
 struct Request {
     dir: PathBuf,
+    mark: Vec<u8>,
     fds: Vec<OwnedFd>,
 }
 
@@ -195,15 +200,18 @@ impl Request {
             }
         }
         let length = message.bytes;
-        (length > 0).then(|| Self { dir: PathBuf::from(OsString::from_vec(bytes[..length].to_vec())), fds })
+        let text = &bytes[..length];
+        let (dir, mark) = text.split_at(text.iter().position(|byte| *byte == 0)?);
+        let (dir, mark) = (PathBuf::from(OsString::from_vec(dir.to_vec())), mark[1..].to_vec());
+        Some(Self { dir, mark, fds })
     }
 
     /// The rest of the life of a forked process.
-    fn become_shim(&self, title: Option<&Title>) -> ! {
+    fn become_shim(&self, shown: Option<&Shown>) -> ! {
         let code = match self.take_places() {
             Ok(()) => {
-                if let Some(title) = title {
-                    title.show(&self.dir);
+                if let Some(shown) = shown {
+                    shown.job(&self.dir, &self.mark);
                 }
                 shim::run_forked(&self.dir)
             }
@@ -238,34 +246,51 @@ impl Request {
     }
 }
 
-/// Where the last word of this process's command line is in memory. Others recognise a shim, and
-/// the job that it is of, by its command line.
-struct Title {
-    address: usize,
-    capacity: usize,
+/// Where the last word of this process's command line, and the mark in its environment, are in
+/// memory. Others recognise a shim, and the job that it is of, by them.
+struct Shown {
+    word: usize,
+    word_bytes: usize,
+    /// The mark, if there is a place for it.
+    mark: Option<usize>,
 }
 
-impl Title {
-    fn find(capacity: usize) -> Option<Self> {
+impl Shown {
+    fn find(word_bytes: usize) -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         // The name of the program, in parentheses, is the second of all fields.
         let fields: Vec<&str> = stat.get(stat.rfind(')')? + 2..)?.split(' ').collect();
-        // The 49th: where the command line ends, behind the last zero.
-        let end: usize = fields.get(46)?.parse().ok()?;
-        Some(Self { address: end.checked_sub(capacity + 1)?, capacity })
+        // Counted from the third one: where the command line ends, behind the last zero; where the
+        // environment begins.
+        let field = |number: usize| fields.get(number - 3)?.parse::<usize>().ok();
+        let word = field(49)?.checked_sub(word_bytes + 1)?;
+        let environment = fs::read("/proc/self/environ").ok()?;
+        let entry = [JOB_VAR, "=", NO_MARK].concat();
+        let at = environment.windows(entry.len()).position(|part| part == entry.as_bytes());
+        let mark = at.and_then(|at| Some(field(50)? + at + JOB_VAR.len() + 1));
+        Some(Self { word, word_bytes, mark })
     }
 
-    /// Shows a folder in place of the word, behind as many slashes as it is shorter.
-    fn show(&self, dir: &Path) {
+    /// Shows a job: its folder in place of the word, behind as many slashes as it is shorter, and
+    /// its mark.
+    fn job(&self, dir: &Path, mark: &[u8]) {
         let path = dir.as_os_str().as_bytes();
-        let Some(slashes) = self.capacity.checked_sub(path.len()) else { return };
-        let text = [&vec![b'/'; slashes][..], path].concat();
-        #[expect(unsafe_code, reason = "the command line can only be changed in place")]
-        // SAFETY: the kernel put the word, of exactly this length, at the end of the command line,
-        // which is writable memory for the life of the process; this process has one thread, and
-        // has copied its arguments before.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr(), self.address as *mut u8, text.len());
+        if let Some(slashes) = self.word_bytes.checked_sub(path.len()) {
+            put(self.word, &[&vec![b'/'; slashes][..], path].concat());
         }
+        if let Some(at) = self.mark.filter(|_| mark.len() == NO_MARK.len()) {
+            put(at, mark);
+        }
+    }
+}
+
+/// Overwrites text of the command line or of the environment by one of the same length.
+#[expect(unsafe_code, reason = "what other processes see can only be changed in place")]
+fn put(address: usize, text: &[u8]) {
+    // SAFETY: the kernel put text of exactly this length there when this program was executed, in
+    // memory that is writable for the life of the process; this process has one thread, and has
+    // copied its arguments and variables before it uses them.
+    unsafe {
+        std::ptr::copy_nonoverlapping(text.as_ptr(), address as *mut u8, text.len());
     }
 }

@@ -158,7 +158,8 @@ fn spawn(
     let carrier = carried::pack(&variables)?;
     let mut placed = vec![(carrier.as_fd(), carried::FD), (theirs.as_fd(), link::FD)];
     placed.extend(rules.map(|rules| (rules, carried::RULES_FD)));
-    if let Some(pid) = fork_server::fork_shim(shim, dir, &placed) {
+    let mark = variables.iter().find(|(name, _)| name == JOB_VAR).map_or(OsStr::new(""), |(_, mark)| mark);
+    if let Some(pid) = fork_server::fork_shim(shim, (dir, mark), &placed) {
         return Ok((pid, ours));
     }
     let planted = planted::POSSIBLE.then(|| std::env::var_os(planted::VARIABLE)).flatten();

@@ -56,6 +56,9 @@ fn jobs_in_a_row_are_forked() {
         let words = process::command_line(shim.pid);
         let shown = words.last().unwrap().to_string_lossy().into_owned();
         assert!(shown.starts_with("//") && shown.ends_with(&*room.dir().to_string_lossy()), "{shown}");
+        let mark = format!("{}={}", job::JOB_VAR, job::mark(&room.dir()).unwrap());
+        let environment = fs::read(format!("/proc/{}/environ", shim.pid)).unwrap();
+        assert!(environment.split(|b| *b == 0).any(|variable| variable == mark.as_bytes()), "{mark}");
         fs::write(room.file("go"), "").unwrap();
         assert_eq!(finish(&mut running).code, Some(0));
     }
