@@ -23,6 +23,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
+pub use session::GitSession;
+
+mod session;
+
 /// Most calls return in milliseconds; a minute means a dead disk or a lock.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 

@@ -1,10 +1,10 @@
 //! Which files of a turn differ from everloop's index, found without git: a walk that compares what
 //! git itself compares, inode, size, owner and times. Saves a `git status` in most turns.
 //!
-//! Only files that the index describes are decided here. Anything else in the tree has to be known
-//! as ignored from the last `git status`; where it is not, or where a file with the rules for that
-//! changed, git looks again. A file that is listed may still be the same: git hashes it when it is
-//! taken.
+//! Only files that the index describes are decided here. Anything else in the tree is either known as
+//! ignored, from the last `git status`, or new; whether a new file is ignored, git decides. Where a
+//! file with the rules for that changed, git looks at everything again. A file that is listed may
+//! still be the same: it is hashed when it is taken.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -22,6 +22,9 @@ pub(super) const RULES: &str = ".gitignore";
 
 /// Entries that are looked at for empty folders; beyond them git, which removes those, is as fast.
 const MOST_ENTRIES: u32 = 10_000;
+
+/// New files that git is asked about one by one; with more of them one `git status` is as fast.
+const MOST_NEW: usize = 64;
 
 /// Whether a folder without files may be in a tree, besides ignored ones.
 pub(super) fn has_empty_folder(tree: &Path, ignored: &HashSet<Vec<u8>>) -> bool {
@@ -56,9 +59,18 @@ pub(super) struct Comparison {
     pub ignored: Arc<HashSet<Vec<u8>>>,
 }
 
+/// What a comparison found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// Files that differ, or may.
+    pub differ: Vec<PathBuf>,
+    /// Files that are neither in the index nor known as ignored.
+    pub new: Vec<PathBuf>,
+}
+
 impl Comparison {
-    /// Files that differ, or may; `None` when only git can tell.
-    pub fn run(&self) -> Option<Vec<PathBuf>> {
+    /// Compares; `None` when only git can tell.
+    pub fn run(&self) -> Option<Compared> {
         let written = fs::metadata(&self.index).and_then(|meta| meta.modified()).ok()?;
         let bytes = fs::read(&self.index).ok()?;
         let entries = index::entries(&bytes, self.id_bytes)?;
@@ -66,12 +78,13 @@ impl Comparison {
             return None;
         }
         let files = entries.iter().map(|entry| (entry.path, entry)).collect();
-        let mut walk = Walk { of: self, files, written, differ: Vec::new() };
+        let mut walk = Walk { of: self, files, written, found: Compared::default() };
         walk.folder(Path::new(""))?;
         let gone = walk.files.keys().map(|path| git::path_from(path));
-        let all: Vec<PathBuf> = walk.differ.into_iter().chain(gone).collect();
+        let mut found = walk.found;
+        found.differ.extend(gone);
         let has_rules = |path: &PathBuf| path.file_name() == Some(OsStr::new(RULES));
-        (!all.iter().any(has_rules)).then_some(all)
+        (!found.differ.iter().any(has_rules)).then_some(found)
     }
 }
 
@@ -81,7 +94,7 @@ struct Walk<'a> {
     files: HashMap<&'a [u8], &'a Entry<'a>>,
     /// When the index was written.
     written: SystemTime,
-    differ: Vec<PathBuf>,
+    found: Compared,
 }
 
 impl Walk<'_> {
@@ -106,11 +119,16 @@ impl Walk<'_> {
             } else if let Some(entry) = self.files.remove(bytes) {
                 // Written in the same tick of the clock as the index, it could have changed since.
                 if !entry.matches(&meta) || !entry.changed_before(self.written) {
-                    self.differ.push(path);
+                    self.found.differ.push(path);
                 }
-            } else if path.file_name() == Some(OsStr::new(RULES)) || !self.of.ignored.contains(bytes) {
+            } else if path.file_name() == Some(OsStr::new(RULES)) {
                 // Rules may be ignored themselves, and what they ignore is not any more.
                 return None;
+            } else if !self.of.ignored.contains(bytes) {
+                self.found.new.push(path);
+                if self.found.new.len() > MOST_NEW {
+                    return None;
+                }
             }
         }
         Some(())
@@ -163,7 +181,8 @@ mod tests {
             let ignored = Arc::new(ignored.iter().map(|path| path.as_bytes().to_vec()).collect());
             let (tree, index) = (self.0.path().to_owned(), self.at(".git/index"));
             let found = Comparison { tree, index, id_bytes: 20, ignored }.run()?;
-            let mut names: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
+            let new = found.new.iter().map(|path| format!("new {}", path.display()));
+            let mut names: Vec<String> = found.differ.iter().map(|p| p.display().to_string()).chain(new).collect();
             names.sort();
             Some(names)
         }
@@ -189,20 +208,27 @@ mod tests {
     }
 
     #[test]
-    fn new_files_are_left_to_git_unless_they_are_known_as_ignored() {
+    fn new_files_are_listed_unless_they_are_known_as_ignored() {
         let repo = Repo::new();
         fs::create_dir_all(repo.at("out/deep")).unwrap();
         assert_eq!(repo.changed(&[]), Some(vec![]), "folders alone are nothing");
         fs::write(repo.at("out/deep/x.o"), "").unwrap();
-        assert_eq!(repo.changed(&[]), None);
+        let new = |names: &[&str]| Some(names.iter().map(|name| format!("new {name}")).collect::<Vec<_>>());
+        assert_eq!(repo.changed(&[]), new(&["out/deep/x.o"]));
         assert_eq!(repo.changed(&["out/deep/x.o"]), Some(vec![]));
         assert_eq!(repo.changed(&["out/"]), Some(vec![]));
-        assert_eq!(repo.changed(&["out"]), None, "a file of that name was ignored, not a folder");
+        let named = repo.changed(&["out"]);
+        assert_eq!(named, new(&["out/deep/x.o"]), "a file of that name was ignored, not a folder");
         symlink("deep", repo.at("out/link")).unwrap();
-        assert_eq!(repo.changed(&["out/deep/x.o"]), None);
+        assert_eq!(repo.changed(&["out/deep/x.o"]), new(&["out/link"]));
         fs::remove_dir_all(repo.at("out")).unwrap();
         symlink("sub", repo.at("out")).unwrap();
-        assert_eq!(repo.changed(&["out/"]), None, "a folder of that name was ignored, not a link");
+        assert_eq!(repo.changed(&["out/"]), new(&["out"]), "a folder of that name was ignored, not a link");
+        fs::create_dir(repo.at("many")).unwrap();
+        for number in 0..=MOST_NEW {
+            fs::write(repo.at(&format!("many/{number}")), "").unwrap();
+        }
+        assert_eq!(repo.changed(&["out"]), None, "git is as fast");
     }
 
     #[test]

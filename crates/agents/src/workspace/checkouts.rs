@@ -17,6 +17,7 @@ use super::experiment::KnownPatch;
 use super::fingerprint::Fingerprint;
 use super::own_git::OwnGit;
 use super::project_folder::Repository;
+use super::sessions::Sessions;
 use super::verify::Verify;
 use super::{Base, PathChange, Side, WorkspaceError, WorkspaceOptions, files, old_worktree, refs, snapshot};
 use crate::git::Git;
@@ -45,6 +46,7 @@ pub(super) struct Checkouts {
     /// The person's refs.
     pub refs: Git,
     pub own: OwnGit,
+    pub sessions: Sessions,
     pub parts: CloneParts,
     pub turn: TurnTree,
     pub verify: Verify,
@@ -156,6 +158,7 @@ impl Checkouts {
             include_dirty: options.spec.include_dirty,
             globs: globs.below(&place.below),
             parts: CloneParts::new(&place.common, &own.rules),
+            sessions: Sessions::new(&own, &refs, &turn.path),
             place,
             refs,
             own,
@@ -224,7 +227,9 @@ impl Checkouts {
     /// Moves the work line.
     pub async fn set_work(&self, commit: &str) -> Result<(), WorkspaceError> {
         let name = refs::work(&self.owner);
-        if refs::loose(&self.place.common, &name).as_deref() != Some(commit) {
+        if refs::loose(&self.place.common, &name).as_deref() != Some(commit)
+            && self.sessions.refs.move_ref(&name, commit, None).await.is_none()
+        {
             self.refs.bytes(&["update-ref", &name, commit]).await?;
         }
         Ok(())

@@ -6,14 +6,17 @@ use std::path::Path;
 use everloop_core::ids::LoopId;
 
 use super::{ChangeKind, PathChange, ProjectFolder, WorkspaceError, discover, refs};
-use crate::git::{self, Git};
+use crate::git::{self, Git, GitSession};
 
 /// Options of every comparison. A rename is a removal and an addition, which is how protected files
 /// count it; programs that the repository names for showing files do not run.
 const OPTIONS: [&str; 4] = ["-r", "--no-renames", "--no-ext-diff", "--no-textconv"];
 
 /// Options of a list of changed files with their lines.
-const LISTED: [&str; 3] = ["-z", "--raw", "--numstat"];
+pub(super) const LISTED: [&str; 3] = ["-z", "--raw", "--numstat"];
+
+/// Options of a patch without the lines around a change.
+pub(super) const PATCHED: [&str; 3] = ["--patch", "--unified=0", "--full-index"];
 
 /// One changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +81,24 @@ pub(super) async fn files(git: &Git, from: &str, to: &str) -> Result<Vec<FileDif
     Ok(read(&out, &[]).pop().unwrap_or_default())
 }
 
+/// The words of a process that compares pairs of trees which it reads.
+pub(super) fn many(form: &[&'static str]) -> Vec<&'static str> {
+    ["diff-tree", "--stdin"].into_iter().chain(OPTIONS).chain(form.iter().copied()).collect()
+}
+
 /// Changed files from each of the trees `from` to the tree `to`, in the same order, by one process.
-pub(super) async fn to_tree(git: &Git, from: &[String], to: &str) -> Result<Vec<Vec<FileDiff>>, WorkspaceError> {
+pub(super) async fn to_tree(
+    git: &Git,
+    lists: &GitSession,
+    from: &[String],
+    to: &str,
+) -> Result<Vec<Vec<FileDiff>>, WorkspaceError> {
     let pairs: Vec<String> = from.iter().map(|from| format!("{from} {to}\n")).collect();
-    let args: Vec<&str> = ["diff-tree", "--stdin"].into_iter().chain(OPTIONS).chain(LISTED).collect();
-    let out = git.fed(&args, pairs.concat().as_bytes()).await?.success()?;
+    let text = pairs.concat();
+    let out = match lists.compare(&text).await {
+        Some(out) => out,
+        None => git.fed(&many(&LISTED), text.as_bytes()).await?.success()?,
+    };
     Ok(read(&out, &pairs))
 }
 

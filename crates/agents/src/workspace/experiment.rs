@@ -7,7 +7,7 @@ use everloop_core::research::simplicity::MANY_LINES;
 use sha2::{Digest, Sha256};
 
 use super::{PathChange, WorkspaceError, diff};
-use crate::git::Git;
+use crate::git::{Git, GitSession};
 use crate::protect::Globs;
 
 /// The change of an experiment.
@@ -32,16 +32,30 @@ pub(super) struct KnownPatch {
     pub text: Vec<u8>,
 }
 
-/// The same, while the commit of `tree` is made; nothing without a commit to compare with.
-pub(super) async fn known(git: &Git, from: Option<&str>, tree: &str) -> Result<Option<KnownPatch>, WorkspaceError> {
-    let Some(from) = from else { return Ok(None) };
-    let text = patch(git, from, tree).await?;
+/// The same, while the commit of `tree` is made; nothing without a commit to compare with. `from` is
+/// its tree as well, where that is known.
+pub(super) async fn known(
+    (git, patches): (&Git, &GitSession),
+    from: Option<(&str, Option<&str>)>,
+    tree: &str,
+) -> Result<Option<KnownPatch>, WorkspaceError> {
+    let Some((from, from_tree)) = from else { return Ok(None) };
+    let pair = from_tree.map(|from| format!("{from} {tree}\n"));
+    let compared = match &pair {
+        Some(pair) => patches.compare(pair).await,
+        None => None,
+    };
+    // git repeats what it was given.
+    let text = match (compared, &pair) {
+        (Some(text), Some(pair)) if text.starts_with(pair.as_bytes()) => text[pair.len()..].to_vec(),
+        _ => patch(git, from, tree).await?,
+    };
     Ok(Some(KnownPatch { from: from.to_owned(), to: tree.to_owned(), text }))
 }
 
 /// Reads the difference between two commits or trees.
 pub(super) async fn patch(git: &Git, from: &str, to: &str) -> Result<Vec<u8>, WorkspaceError> {
-    Ok(git.bytes(&diff::words(&["--patch", "--unified=0", "--full-index"], from, to)).await?)
+    Ok(git.bytes(&diff::words(&diff::PATCHED, from, to)).await?)
 }
 
 /// Examines a change that was made on `base`.

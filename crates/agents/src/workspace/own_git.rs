@@ -64,6 +64,11 @@ impl OwnGit {
         })
     }
 
+    /// The index of a turn before its files were taken.
+    pub fn index_before(&self) -> PathBuf {
+        self.dir.join("turn.before.index")
+    }
+
     /// git over the files in `tree`. The folder is as everloop wrote it: settings that changed
     /// since are written again, and locks of a dead git are removed.
     pub async fn over(&self, tree: &Path, side: Side) -> Result<Git, WorkspaceError> {

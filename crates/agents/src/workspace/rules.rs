@@ -136,6 +136,24 @@ impl Rules {
         Ok(git::records(&listed).filter_map(is_new).collect())
     }
 
+    /// Whether files are stored as they are: nothing changes content, names or modes between a
+    /// folder and the repository. A `.gitattributes` in the folder is another matter.
+    pub fn stores_plainly(&self) -> bool {
+        let usual = [
+            ("core.autocrlf", "false"),
+            ("core.filemode", "true"),
+            ("core.ignorecase", "false"),
+            ("core.precomposeunicode", "false"),
+            ("core.symlinks", "true"),
+        ];
+        let is_usual = |(name, usual): (&str, &str)| self.values(name).all(|value| value == usual);
+        usual.into_iter().all(is_usual) && self.attributes.iter().all(|text| text.trim().is_empty())
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.settings.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
     fn drivers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).filter(|(name, _)| is_driver(name))
     }

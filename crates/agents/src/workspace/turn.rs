@@ -8,8 +8,10 @@
 //! before anything in the folder is touched again. So a restarted supervisor can always collect,
 //! and collecting twice gives the same commit.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,16 +22,19 @@ use everloop_core::planted::{self, Bug};
 use everloop_core::spec::CommitAuthor;
 use serde::{Deserialize, Serialize};
 
-use super::changed::{self, Comparison};
+use super::changed::{self, Compared, Comparison};
 use super::checkouts::{BaseChoice, Checkouts};
 use super::experiment::{self, KnownPatch};
 use super::gather::{Gathered, gather};
 use super::merge::{Joined, commit_tree, relation, trailers};
+use super::objects::Objects;
+use super::stage::Staging;
+use super::switch::Switch;
 use super::tree::{Detail, TreeStatus, status};
 use super::verify::{is_damage, reset};
 use super::{
-    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, diff, files, fingerprint,
-    old_worktree, refs, sweep,
+    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, commit_object, diff, files,
+    fingerprint, old_worktree, refs, sweep,
 };
 use crate::git::Git;
 
@@ -116,11 +121,19 @@ impl Checkouts {
             return Ok(false);
         }
         let git = self.own.over(&self.turn.path, Side::Turn).await?;
+        if let Some(tree) = self.trees.get(commit) {
+            let (index, to) = (self.own.index(Side::Turn), self.own.index_before());
+            let (tree, wanted, id_bytes) = (self.turn.path.clone(), tree.clone(), sweep::id_bytes(commit));
+            if self.switches(Switch { tree, index, to, wanted, id_bytes }).await {
+                return Ok(true);
+            }
+        }
         Ok(git.run(&["read-tree", "-m", "-u", &at, commit]).await?.code == 0)
     }
 
     /// Makes all files of the turn those of `commit`, whatever is there.
     async fn refill_turn(&mut self, commit: &str) -> Result<(), WorkspaceError> {
+        self.sessions.ignored.end().await;
         if self.turn.check().is_err() {
             self.begin_turn().await?;
         }
@@ -226,7 +239,7 @@ impl Checkouts {
         let from = self.trees_of([&note.base, &self.start]).await?;
         // The index is that of the base no more, whatever comes of this.
         self.turn.at = None;
-        let tree = stage(&git, &gathered).await?;
+        let (tree, gathered) = self.stage(&git, gathered, id_bytes).await?;
         if tree == from[0] {
             self.stay(ahead).await;
             (self.turn.at, self.turn.sealed) = (Some(note.base), sealed);
@@ -234,15 +247,20 @@ impl Checkouts {
         }
         let parents = if note.rootless { vec![] } else { vec![note.base.as_str()] };
         let message = message(commit_meta, &self.turn.path, &gathered.names());
-        let author = self.git_as(commit_meta.author).await?;
         let shape = [&[tree.as_str()], &parents[..]].concat().join(" ");
         let kept = async {
-            let made = commit_tree(&author, &tree, &parents, &message).await?;
+            let made = self.commit(commit_meta.author, &tree, &parents, &message).await?;
             self.keep(commit_meta, &made, &shape).await
         };
         // What the work changes in all is needed before the checks run, and one process finds both.
-        let compared = diff::to_tree(self.git(), &from, &tree);
-        let patch = experiment::known(self.git(), started.examined_from, &tree);
+        let compared = diff::to_tree(self.git(), &self.sessions.lists, &from, &tree);
+        let tree_of = |commit: &str| match commit {
+            _ if commit == note.base => Some(from[0].as_str()),
+            _ if commit == self.start => Some(from[1].as_str()),
+            _ => None,
+        };
+        let examined = started.examined_from.map(|commit| (commit, tree_of(commit)));
+        let patch = experiment::known((self.git(), &self.sessions.patches), examined, &tree);
         let (kept, compared, patch, ready) = tokio::join!(kept, compared, patch, self.go_ahead(ahead, &tree));
         let ((commit, pin), mut compared) = (kept?, compared?.into_iter());
         self.patch = patch?.map(|patch| KnownPatch { to: commit.clone(), ..patch });
@@ -275,14 +293,34 @@ impl Checkouts {
         if let Some(ignored) = self.turn.ignored.take() {
             let (tree, index) = (self.turn.path.clone(), self.own.index(Side::Turn));
             let comparison = Comparison { tree, index, id_bytes, ignored: Arc::clone(&ignored) };
-            if let Some(paths) = files::apart(move || Ok(comparison.run())).await? {
-                self.turn.ignored = Some(ignored);
+            if let Some(compared) = files::apart(move || Ok(comparison.run())).await?
+                && let Some(paths) = self.with_new(compared, ignored).await
+            {
                 return Ok((paths, Vec::new()));
             }
         }
+        self.sessions.ignored.end().await;
         let (look, notes) = self.look(git).await?;
         self.turn.ignored = Some(Arc::new(look.ignored));
         Ok((look.paths, notes))
+    }
+
+    /// What differs, with the new files that are not ignored; `None` when git does not answer.
+    async fn with_new(&mut self, compared: Compared, mut ignored: Arc<HashSet<Vec<u8>>>) -> Option<Vec<PathBuf>> {
+        let Compared { mut differ, new } = compared;
+        if !new.is_empty() {
+            let names: Vec<&[u8]> = new.iter().map(|path| path.as_os_str().as_bytes()).collect();
+            let answers = self.sessions.ignored.ignored(&names).await?;
+            for (path, is_ignored) in new.into_iter().zip(answers) {
+                if is_ignored {
+                    Arc::make_mut(&mut ignored).insert(path.as_os_str().as_bytes().to_vec());
+                } else {
+                    differ.push(path);
+                }
+            }
+        }
+        self.turn.ignored = Some(ignored);
+        Some(differ)
     }
 
     /// What differs. Repositories that the agent created inside the tree are taken as plain files:
@@ -361,10 +399,13 @@ impl Checkouts {
     ) -> Result<(String, String), WorkspaceError> {
         let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
         let set = async |name: &str, commit: &str| self.refs.bytes(&["update-ref", name, commit]).await;
-        if refs::loose(&self.place.common, &pin).is_none()
-            && self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
-        {
-            return Ok((commit.to_owned(), pin));
+        if refs::loose(&self.place.common, &pin).is_none() {
+            let nothing = "0".repeat(commit.len());
+            if self.sessions.refs.move_ref(&pin, commit, Some(&nothing)).await.is_some()
+                || self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
+            {
+                return Ok((commit.to_owned(), pin));
+            }
         }
         if let Some(old) = self.refs.commit(&pin).await? {
             // The ref is only believed if it is what would be made again.
@@ -376,6 +417,44 @@ impl Checkouts {
         }
         set(&pin, commit).await?;
         Ok((commit.to_owned(), pin))
+    }
+
+    /// What was gathered as a tree object.
+    async fn stage(
+        &self,
+        git: &Git,
+        gathered: Gathered,
+        id_bytes: usize,
+    ) -> Result<(String, Gathered), WorkspaceError> {
+        if !self.own.rules.stores_plainly() {
+            return Ok((stage_by_git(git, &gathered).await?, gathered));
+        }
+        let (tree, index) = (self.turn.path.clone(), self.own.index(Side::Turn));
+        let (before, objects) = (self.own.index_before(), Objects::new(&self.place.common, id_bytes));
+        let staging = Staging { tree, index, before, objects, id_bytes };
+        let (staged, gathered) = files::apart(move || Ok((staging.run(&gathered), gathered))).await?;
+        match staged {
+            Ok(Some(tree)) => Ok((tree, gathered)),
+            // Whatever is wrong, git says it in better words.
+            Ok(None) | Err(_) => Ok((stage_by_git(git, &gathered).await?, gathered)),
+        }
+    }
+
+    /// The commit of a tree.
+    async fn commit(
+        &self,
+        author: &CommitAuthor,
+        tree: &str,
+        parents: &[&str],
+        message: &str,
+    ) -> Result<String, WorkspaceError> {
+        let objects = Objects::new(&self.place.common, sweep::id_bytes(tree));
+        if let Some(text) = commit_object::text(author, tree, parents, message)
+            && let Ok(commit) = objects.put("commit", text.as_bytes())
+        {
+            return Ok(commit);
+        }
+        commit_tree(&self.git_as(author).await?, tree, parents, message).await
     }
 
     /// git for a commit of this author.
@@ -421,8 +500,8 @@ async fn shape_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
     Ok(git.line(&format).await?.trim().to_owned())
 }
 
-/// What was gathered as a tree object.
-async fn stage(git: &Git, gathered: &Gathered) -> Result<String, WorkspaceError> {
+/// The same by git.
+async fn stage_by_git(git: &Git, gathered: &Gathered) -> Result<String, WorkspaceError> {
     if !gathered.gone.is_empty() {
         let args = ["update-index", "-z", "--force-remove", "--stdin"];
         git.fed(&args, &gathered.gone).await?.success()?;

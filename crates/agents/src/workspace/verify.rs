@@ -12,6 +12,7 @@ use everloop_core::planted::{self, Bug};
 use super::checkouts::Checkouts;
 use super::clone::is_folder;
 use super::sweep::{self, Recent, Sweep, Swept, Unknown};
+use super::switch::Switch;
 use super::{Side, WorkspaceError, files, old_worktree};
 use tokio::task::JoinHandle;
 
@@ -174,12 +175,23 @@ impl Checkouts {
     pub async fn go_ahead(&self, ahead: Option<Ahead>, tree: &str) -> Option<Ready> {
         let Ahead { before, id_bytes, sweep } = ahead?;
         let (swept, _) = sweep.await.ok()?.ok()?;
-        let git = self.own.over(&self.verify.path, Side::Verify).await.ok().filter(|_| swept.whole)?;
-        if git.run(&["read-tree", "-m", "-u", &before, tree]).await.ok()?.code != 0 {
+        if !swept.whole {
+            return None;
+        }
+        let git = self.own.over(&self.verify.path, Side::Verify).await.ok()?;
+        let (path, index) = (self.verify.path.clone(), self.own.index(Side::Verify));
+        let switch = Switch { tree: path, index, to: self.own.index(Side::Turn), wanted: tree.to_owned(), id_bytes };
+        if !self.switches(switch).await && git.run(&["read-tree", "-m", "-u", &before, tree]).await.ok()?.code != 0 {
             return None;
         }
         let recent = sweep::remember(&self.verify.path, &self.own.index(Side::Verify), id_bytes).ok()?;
         Some(Ready { tree: tree.to_owned(), swept, recent })
+    }
+
+    /// Whether a folder was switched without git. Where that fails half-way, git finds files that it
+    /// does not know and refuses to go on from them, so all of them are written anew.
+    pub(super) async fn switches(&self, switch: Switch) -> bool {
+        self.own.rules.stores_plainly() && switch.run(&self.sessions.blobs).await.unwrap_or(false)
     }
 
     /// The checkout is as [`Checkouts::go_ahead`] left it.
