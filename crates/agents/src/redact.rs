@@ -50,6 +50,11 @@ impl Redactor {
     }
 }
 
+/// Makes what all redactors of a process share, so that processes forked from it have it.
+pub fn prepare() {
+    search::prepare();
+}
+
 /// Replaces known values.
 #[derive(Debug)]
 struct ValueRedactor {

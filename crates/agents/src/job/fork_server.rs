@@ -31,6 +31,7 @@ use nix::unistd::Pid;
 use super::handle::{Placed, ShimProgram, execute, out_of_the_way};
 use super::{JOB_VAR, carried, clone, link, shim};
 use crate::process::{self, pidfd_open, pidfd_send_signal};
+use crate::redact;
 
 /// The argument, in place of a job's folder, with which a shim becomes the server. Dots follow it
 /// up to the length of the longest folder that its shims can show.
@@ -158,6 +159,7 @@ pub(super) fn serve(word: &Path) -> i32 {
     let shown = Shown::find(word.as_os_str().len());
     process::hide_memory();
     shim::stand_alone();
+    redact::prepare();
     #[expect(unsafe_code, reason = "the descriptor is known by its number only")]
     // SAFETY: `ForkServer::start` put it there, and nothing else in this process owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(FD) };

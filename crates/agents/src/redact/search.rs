@@ -87,6 +87,12 @@ impl ShapeRedactor {
     }
 }
 
+/// Makes what is made when first used.
+pub(super) fn prepare() {
+    beginnings();
+    begun(b"");
+}
+
 /// The beginnings of all shapes, in any case; made when first used.
 fn beginnings() -> &'static AhoCorasick {
     static ALL: OnceLock<AhoCorasick> = OnceLock::new();
