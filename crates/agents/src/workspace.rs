@@ -30,6 +30,7 @@
 mod changed;
 mod checkouts;
 mod clone;
+mod commit;
 mod commit_object;
 mod diff;
 mod experiment;

@@ -2,8 +2,9 @@
 //! and which trees they make up. The index of everloop itself, and the agent's one as data of no
 //! trust, which is only read.
 
-use std::fs::Metadata;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::fingerprint::tick_after;
@@ -146,6 +147,11 @@ pub(super) fn whole(bytes: &[u8], id_bytes: usize) -> Option<(Vec<Entry<'_>>, Ca
         at += 8 + size;
     }
     (entries.iter().all(Entry::is_plain)).then_some((entries, trees))
+}
+
+/// The tree that an index of everloop holds, if it says so.
+pub(super) fn tree_of(path: &Path, id_bytes: usize) -> Option<String> {
+    whole(&fs::read(path).ok()?, id_bytes)?.1.id()
 }
 
 /// An index with these entries, which are in order, and their trees. Its checksum is left out, as

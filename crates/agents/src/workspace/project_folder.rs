@@ -94,16 +94,28 @@ pub async fn discover(dir: &Path) -> Result<ProjectFolder, WorkspaceError> {
         ["true", _] => return Err(WorkspaceError::Bare { dir }),
         _ => return Err(WorkspaceError::InsideGitFolder { dir }),
     }
-    let root = git.path(&["rev-parse", "--path-format=absolute", "--show-toplevel"]).await?;
-    let common = git.path(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).await?;
+    let (root, common) = folders(&git).await?;
     let below = dir.strip_prefix(&root).map_err(|_| WorkspaceError::InsideGitFolder { dir: dir.clone() })?.to_owned();
     Ok(ProjectFolder::Git(Repository { head: head(&git).await?, root, common, below }))
 }
 
+/// The root of the work tree, and the git folder that all work trees share.
+async fn folders(git: &Git) -> Result<(PathBuf, PathBuf), WorkspaceError> {
+    let (root, common) = ("--show-toplevel", "--git-common-dir");
+    let both = git.bytes(&["rev-parse", "--path-format=absolute", root, common]).await?;
+    let lines: Vec<&[u8]> = both.split(|byte| *byte == b'\n').collect();
+    // Behind the last line is nothing. With more of them, one of the paths contains a line break.
+    if let [root, common, b""] = lines[..] {
+        return Ok((git::path_from(root), git::path_from(common)));
+    }
+    let one = async |what: &str| git.path(&["rev-parse", "--path-format=absolute", what]).await;
+    Ok((one(root).await?, one(common).await?))
+}
+
 /// What is checked out where `git` runs.
 pub(super) async fn head(git: &Git) -> Result<HeadState, WorkspaceError> {
-    let symbolic = git.run(&["symbolic-ref", "--quiet", "HEAD"]).await?;
-    let commit = git.commit("HEAD").await?;
+    let (symbolic, commit) = tokio::join!(git.run(&["symbolic-ref", "--quiet", "HEAD"]), git.commit("HEAD"));
+    let (symbolic, commit) = (symbolic?, commit?);
     match (symbolic.code, commit) {
         (0, commit) => {
             Ok(HeadState::Branch { name: String::from_utf8_lossy(&symbolic.stdout).trim().to_owned(), commit })

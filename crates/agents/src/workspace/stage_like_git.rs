@@ -12,8 +12,8 @@ use super::switch::Switch;
 use super::tree::{Detail, status};
 use crate::git::{Git, GitSession};
 
-const NAMES: [&str; 12] =
-    ["a", "a.b", "a-b", "a0", "b/a", "b/c/d", "b.c/d", "b-c", "b/c.d/e", "x y/z", "deep/er/and/er", "deep/er-x"];
+const NAMES: [&str; 13] =
+    ["a", "b", "a.b", "a-b", "a0", "b/a", "b/c/d", "b.c/d", "b-c", "b/c.d/e", "x y/z", "deep/er/and/er", "deep/er-x"];
 const STEPS: u64 = 60;
 
 /// Two folders with the same files: one is taken by everloop, the other one by git.

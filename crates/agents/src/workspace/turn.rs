@@ -18,23 +18,19 @@ use std::sync::Arc;
 use everloop_core::commit_message::{self, WorkDone};
 use everloop_core::ids::TurnId;
 use everloop_core::landing::Relation;
-use everloop_core::planted::{self, Bug};
-use everloop_core::spec::CommitAuthor;
 use serde::{Deserialize, Serialize};
 
 use super::changed::{self, Compared, Comparison};
 use super::checkouts::{BaseChoice, Checkouts};
 use super::experiment::{self, KnownPatch};
-use super::gather::{Gathered, gather};
-use super::merge::{Joined, commit_tree, relation, trailers};
-use super::objects::Objects;
-use super::stage::Staging;
+use super::gather::gather;
+use super::merge::{Joined, relation, trailers};
 use super::switch::Switch;
 use super::tree::{Detail, TreeStatus, status};
 use super::verify::{is_damage, reset};
 use super::{
-    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, commit_object, diff, files,
-    fingerprint, old_worktree, refs, sweep,
+    Base, Collected, CommitMeta, Dropped, PathChange, Side, Started, WorkspaceError, clone, diff, files, fingerprint,
+    index, old_worktree, sweep,
 };
 use crate::git::Git;
 
@@ -134,16 +130,14 @@ impl Checkouts {
     /// Makes all files of the turn those of `commit`, whatever is there.
     async fn refill_turn(&mut self, commit: &str) -> Result<(), WorkspaceError> {
         self.sessions.ignored.end().await;
-        if self.turn.check().is_err() {
-            self.begin_turn().await?;
-        }
-        match self.fill_turn(commit).await {
-            Err(error) if is_damage(&error) => {
-                self.begin_turn().await?;
-                self.fill_turn(commit).await
+        if self.turn.check().is_ok() {
+            match self.fill_turn(commit).await {
+                Err(error) if is_damage(&error) => {}
+                other => return other,
             }
-            other => other,
         }
+        self.begin_turn().await?;
+        reset(&self.own.over(&self.turn.path, Side::Turn).await?, commit).await
     }
 
     /// An empty folder. A link in its place is removed, not followed.
@@ -358,9 +352,17 @@ impl Checkouts {
         Ok(git)
     }
 
-    /// The trees of two commits; those of the last turn are known.
+    /// The trees of two commits; those of the last turn are known, and the index knows that of its own.
     async fn trees_of(&self, commits: [&str; 2]) -> Result<[String; 2], WorkspaceError> {
-        let known = commits.map(|commit| self.trees.get(commit).cloned());
+        let mut known = commits.map(|commit| self.trees.get(commit).cloned());
+        if known.contains(&None)
+            && let Some(at) = self.turn.at.as_deref()
+            && let Some(tree) = index::tree_of(&self.own.index(Side::Turn), sweep::id_bytes(at))
+        {
+            for (known, _) in known.iter_mut().zip(commits).filter(|(_, commit)| *commit == at) {
+                known.get_or_insert_with(|| tree.clone());
+            }
+        }
         if let [Some(first), Some(second)] = known {
             return Ok([first, second]);
         }
@@ -390,93 +392,6 @@ impl Checkouts {
         Err(WorkspaceError::Broken { path: self.turn.path.clone(), why })
     }
 
-    /// Pins the commit; returns the one of an earlier call if that has the same tree and parents.
-    async fn keep(
-        &self,
-        commit_meta: &CommitMeta<'_>,
-        commit: &str,
-        shape: &str,
-    ) -> Result<(String, String), WorkspaceError> {
-        let pin = refs::pin(&self.owner, commit_meta.task, commit_meta.fence);
-        let set = async |name: &str, commit: &str| self.refs.bytes(&["update-ref", name, commit]).await;
-        if refs::loose(&self.place.common, &pin).is_none() {
-            let nothing = "0".repeat(commit.len());
-            if self.sessions.refs.move_ref(&pin, commit, Some(&nothing)).await.is_some()
-                || self.refs.run(&["update-ref", &pin, commit, ""]).await?.code == 0
-            {
-                return Ok((commit.to_owned(), pin));
-            }
-        }
-        if let Some(old) = self.refs.commit(&pin).await? {
-            // The ref is only believed if it is what would be made again.
-            if planted::is(Bug::BelievesItsFiles) || shape_of(self.git(), &old).await? == shape {
-                return Ok((old, pin));
-            }
-            // The folder changed after the first call, or the ref is not ours; both are kept.
-            set(&format!("{pin}-{}", &old[..old.len().min(12)]), &old).await?;
-        }
-        set(&pin, commit).await?;
-        Ok((commit.to_owned(), pin))
-    }
-
-    /// What was gathered as a tree object.
-    async fn stage(
-        &self,
-        git: &Git,
-        gathered: Gathered,
-        id_bytes: usize,
-    ) -> Result<(String, Gathered), WorkspaceError> {
-        if !self.own.rules.stores_plainly() {
-            return Ok((stage_by_git(git, &gathered).await?, gathered));
-        }
-        let (tree, index) = (self.turn.path.clone(), self.own.index(Side::Turn));
-        let (before, objects) = (self.own.index_before(), Objects::new(&self.place.common, id_bytes));
-        let staging = Staging { tree, index, before, objects, id_bytes };
-        let (staged, gathered) = files::apart(move || Ok((staging.run(&gathered), gathered))).await?;
-        match staged {
-            Ok(Some(tree)) => Ok((tree, gathered)),
-            // Whatever is wrong, git says it in better words.
-            Ok(None) | Err(_) => Ok((stage_by_git(git, &gathered).await?, gathered)),
-        }
-    }
-
-    /// The commit of a tree.
-    async fn commit(
-        &self,
-        author: &CommitAuthor,
-        tree: &str,
-        parents: &[&str],
-        message: &str,
-    ) -> Result<String, WorkspaceError> {
-        let objects = Objects::new(&self.place.common, sweep::id_bytes(tree));
-        if let Some(text) = commit_object::text(author, tree, parents, message)
-            && let Ok(commit) = objects.put("commit", text.as_bytes())
-        {
-            return Ok(commit);
-        }
-        commit_tree(&self.git_as(author).await?, tree, parents, message).await
-    }
-
-    /// git for a commit of this author.
-    pub(super) async fn git_as(&self, author: &CommitAuthor) -> Result<Git, WorkspaceError> {
-        let git = self.git().clone();
-        let identity = match author {
-            CommitAuthor::Everloop => None,
-            CommitAuthor::Named { name, email } => Some((name.clone(), email.clone())),
-            CommitAuthor::Person => {
-                let read = async |key: &str| self.refs.run(&["config", "--get", key]).await;
-                let (name, email) = (read("user.name").await?, read("user.email").await?);
-                let text = |out: &[u8]| String::from_utf8_lossy(out).trim().to_owned();
-                let known = (text(&name.stdout), text(&email.stdout));
-                Some(known).filter(|(name, email)| !name.is_empty() && !email.is_empty())
-            }
-        };
-        Ok(match identity {
-            Some((name, email)) => git.with("GIT_AUTHOR_NAME", name).with("GIT_AUTHOR_EMAIL", email),
-            None => git,
-        })
-    }
-
     fn note_path(&self) -> PathBuf {
         self.root.join("turn.json")
     }
@@ -492,23 +407,4 @@ fn message(commit_meta: &CommitMeta<'_>, tree: &Path, files: &[String]) -> Strin
         own => format!("The agent's own commits:\n- {}\n\n", own.join("\n- ")),
     };
     format!("{subject}\n\n{}{said}{}", commit_message::goal(commit_meta.goal), trailers(commit_meta))
-}
-
-/// Tree and parents of a commit.
-async fn shape_of(git: &Git, commit: &str) -> Result<String, WorkspaceError> {
-    let format = ["show", "--no-patch", "--no-show-signature", "--format=%T %P", commit, "--"];
-    Ok(git.line(&format).await?.trim().to_owned())
-}
-
-/// The same by git.
-async fn stage_by_git(git: &Git, gathered: &Gathered) -> Result<String, WorkspaceError> {
-    if !gathered.gone.is_empty() {
-        let args = ["update-index", "-z", "--force-remove", "--stdin"];
-        git.fed(&args, &gathered.gone).await?.success()?;
-    }
-    if !gathered.there.is_empty() {
-        let args = ["update-index", "-z", "--add", "--replace", "--stdin"];
-        git.fed(&args, &gathered.there).await?.success()?;
-    }
-    Ok(git.line(&["write-tree"]).await?)
 }

@@ -23,7 +23,7 @@ const PAGE: usize = 1_000;
 
 pub fn run(options: &Options) -> Result<()> {
     heading("research-workers");
-    let each = options.length.pick(12, 5);
+    let each = options.length.pick(40, 5);
     remark(&format!("metric `sleep 0.5; echo 1`, {each} experiments per worker, from the baseline to the last row"));
     for workers in WORKERS {
         let experiments = each * workers;
