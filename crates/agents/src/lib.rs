@@ -10,7 +10,8 @@
 //! - [`workspace`]: where turns work and how their work lands; [`git`]: how git is called
 //! - [`check`]: the commands that decide whether the goal is reached; [`protect`]: what a turn may
 //!   not change for that
-//! - [`monitor`]: whether something that a loop watches has changed
+//! - [`monitor`]: whether something that a loop watches has changed; [`folder_watch`]: notices of the
+//!   kernel about the files of a folder
 //! - [`channel`]: one delivery to a person or program: Telegram, Slack, ntfy, SMS, mail, a webhook,
 //!   the desktop, a command
 //! - `short_command`: the commands of monitors and channels: isolated, bounded, without a job
@@ -25,6 +26,7 @@ pub mod channel;
 pub mod check;
 pub mod clock;
 pub mod environment;
+pub mod folder_watch;
 pub mod git;
 mod http_client;
 pub mod isolation;

@@ -185,6 +185,8 @@ pub enum LoopCommand {
     Reconfigure { spec: Box<crate::spec::LoopSpec> },
     /// Decide again now: a wait of a rhythm ends, a wait of the guard does not.
     Wake,
+    /// Take a signal; for personas.
+    Signal { signal: Box<crate::rhythm::signal::Signal> },
     /// A person has the work: it waits for nothing any more.
     Taken {
         /// The commit that holds the work.

@@ -12,10 +12,14 @@ use std::time::Duration;
 use crate::action::{Action, Input};
 use crate::event::Event;
 use crate::guard::{Guards, Scope, Versioned};
-use crate::ids::{Fence, NodeId, TaskId};
+use crate::ids::{Fence, LoopId, NodeId, TaskId};
 use crate::immune::{DOC, FLEET, Immune};
 use crate::op::{NewTask, Op, TaskRow};
 use crate::research::shared::{self, SharedRun};
+use crate::rhythm::calendar::Calendar;
+use crate::rhythm::row::WaitingSignal;
+use crate::rhythm::signal::PersonaName;
+use crate::rhythm::wish::WishLine;
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
 
@@ -23,6 +27,7 @@ mod advance;
 mod command;
 pub(crate) mod immune;
 mod research;
+mod rhythm;
 mod stalled;
 mod turn;
 mod watch;
@@ -56,6 +61,27 @@ pub struct Context<'a> {
     pub board_task: Option<Ready>,
     /// The current keepalive, as long as it is open.
     pub keepalive: Option<Ready>,
+    /// What a persona's decision reads besides.
+    pub persona: PersonaContext<'a>,
+}
+
+/// What the decision of a persona reads besides the loop's state.
+#[derive(Clone, Debug)]
+pub struct PersonaContext<'a> {
+    pub calendar: &'a dyn Calendar,
+    /// The oldest signals that wait.
+    pub waiting: Vec<WaitingSignal>,
+    /// Whether the signal of the input has a row already.
+    pub known: bool,
+    /// The personas that a signal may be passed on to.
+    pub related: Vec<(PersonaName, LoopId)>,
+}
+
+impl<'a> PersonaContext<'a> {
+    /// For a loop that is none, and for a persona without signals.
+    pub fn quiet(calendar: &'a dyn Calendar) -> Self {
+        Self { calendar, waiting: Vec::new(), known: false, related: Vec::new() }
+    }
 }
 
 /// A task that can be taken.
@@ -164,6 +190,8 @@ struct Step<'a> {
     in_vain: Option<u32>,
     /// The supervisor just restarted.
     recovering: bool,
+    /// The last line of the turn that just ended, if it is a wish.
+    wish: Option<WishLine>,
 }
 
 impl<'a> Step<'a> {
@@ -186,7 +214,7 @@ impl<'a> Step<'a> {
             stepped: None,
             found: None,
         };
-        Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false }
+        Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false, wish: None }
     }
 
     fn done(mut self) -> Decision {
@@ -313,6 +341,7 @@ pub fn scopes_of(event: &Event, guards: &Guards) -> Vec<Scope> {
         | Event::ConfigRevoked { .. }
         | Event::Immune { .. }
         | Event::Experiment { .. }
+        | Event::Rhythm { .. }
         | Event::Signalled { .. }
         | Event::Keepalive { .. }
         | Event::Note { .. } => Vec::new(),

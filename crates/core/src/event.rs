@@ -12,6 +12,8 @@ use crate::op::Trust;
 use crate::reason::Reason;
 use crate::research::judge::Inspection;
 use crate::research::state::ExperimentStep;
+use crate::rhythm::state::RhythmStep;
+use crate::rhythm::wish::WishLine;
 use crate::scoreboard::Scoreboard;
 use crate::spec::{Bounds, Budget, LoopSpec};
 use crate::stream::{LimitClass, TurnReport, VendorLimit};
@@ -19,7 +21,7 @@ use crate::telemetry::UsageSource;
 use crate::time::Time;
 
 /// Version of the event format. Old journals stay readable: see the fixtures of the store.
-pub const EVENT_VERSION: u32 = 10;
+pub const EVENT_VERSION: u32 = 11;
 
 /// A change of a loop or of the guard.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -242,6 +244,8 @@ pub enum Event {
     },
     /// A step of an experiment: the baseline, a measurement, a crash, a decision.
     Experiment { step: Box<ExperimentStep> },
+    /// A step of a persona: a signal, a look, a rest.
+    Rhythm { step: Box<RhythmStep> },
     /// A monitor saw a change.
     Signalled {
         monitor: String,
@@ -300,6 +304,9 @@ pub struct Exit {
     /// The commit that the turn started from; `None` without git.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
+    /// When the agent wants to be woken, from its last line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wish: Option<WishLine>,
 }
 
 impl Exit {

@@ -38,6 +38,11 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
     // A turn that changes nothing while all checks pass proves nothing: what remains is whether the
     // agent worked at all.
     let idle = state.progress.board.all_pass() && state.progress.landed.all_pass() && !found.changed;
+    if state.is_persona()
+        && let Some(assessment) = assess_persona(state, exit, found)
+    {
+        return assessment;
+    }
     if board.all_pass() && !idle {
         return Assessment { outcome: Outcome::Reached, keep: true, integrate: true };
     }
@@ -69,6 +74,13 @@ pub fn assess(state: &LoopState, exit: &Exit, found: &Judgement) -> Assessment {
         return refuse(Outcome::Regressed { lost: board.lost_since(&state.progress.board) });
     }
     Assessment { outcome: Outcome::NotYet, keep: true, integrate: false }
+}
+
+/// The good work of a persona: it is never finished, and without checks nothing but its exit speaks
+/// against it. `None` leaves the turn to the rules of all loops.
+fn assess_persona(state: &LoopState, exit: &Exit, found: &Judgement) -> Option<Assessment> {
+    let good = if state.spec.checks.is_empty() { exit.ok() } else { found.board.all_pass() };
+    (good && found.changed).then_some(Assessment { outcome: Outcome::Progress, keep: true, integrate: true })
 }
 
 pub(crate) fn failed(exit: &Exit, usable: bool, in_place: bool) -> Assessment {

@@ -35,6 +35,7 @@
 //! - [`morning`]: what loops did in a period, for a person
 //! - [`picture`]: charts and pages, as SVG and HTML
 //! - [`research`]: experiments on a metric, kept or discarded
+//! - [`rhythm`]: when a persona sleeps, what wakes it, when it looks next
 //! - [`watch`]: what a loop watches, and when
 //! - [`why`]: any state in one paragraph
 //! - [`journal`]: records with checksums
@@ -75,6 +76,7 @@ pub mod raise;
 pub mod reason;
 pub mod recovery;
 pub mod research;
+pub mod rhythm;
 pub mod scoreboard;
 pub mod spec;
 pub mod state;

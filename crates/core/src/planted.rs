@@ -155,6 +155,21 @@ pub enum Bug {
     OverwritesFindings,
     CountsAfterConflict,
     StartsBeyondTheEnd,
+    RhythmLowWakesAtOnce,
+    RhythmPassesInCircles,
+    RhythmIgnoredIsLost,
+    RhythmTakesTwice,
+    RhythmNeverSnapsBack,
+    RhythmStretchesPastLongest,
+    RhythmWishUncut,
+    RhythmWishFromThePrompt,
+    RhythmOverdraftUnbounded,
+    RhythmSignalEndsCooldown,
+    RhythmMissedWakesPileUp,
+    RhythmDstSkips,
+    RhythmDstDoubles,
+    RhythmFailuresSpeedUp,
+    RhythmBacklogForgotten,
 }
 
 /// Those about many machines.
@@ -330,6 +345,25 @@ pub const RESEARCH: &[Bug] = &[
 /// Those about the files and processes of experiments: found by runs of the program.
 pub const EXPERIMENTS: &[Bug] =
     &[Bug::ScopeIgnored, Bug::TableRewritten, Bug::KillsOnlyTheParent, Bug::VanishedRunsCount];
+
+/// Those about personas: found by cases of each rule and by a simulated year.
+pub const RHYTHM: &[Bug] = &[
+    Bug::RhythmLowWakesAtOnce,
+    Bug::RhythmPassesInCircles,
+    Bug::RhythmIgnoredIsLost,
+    Bug::RhythmTakesTwice,
+    Bug::RhythmNeverSnapsBack,
+    Bug::RhythmStretchesPastLongest,
+    Bug::RhythmWishUncut,
+    Bug::RhythmWishFromThePrompt,
+    Bug::RhythmOverdraftUnbounded,
+    Bug::RhythmSignalEndsCooldown,
+    Bug::RhythmMissedWakesPileUp,
+    Bug::RhythmDstSkips,
+    Bug::RhythmDstDoubles,
+    Bug::RhythmFailuresSpeedUp,
+    Bug::RhythmBacklogForgotten,
+];
 
 /// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.
 pub const POSSIBLE: bool = cfg!(feature = "planted");

@@ -8,6 +8,8 @@ use crate::event::Outcome;
 use crate::judge;
 use crate::marker::{self, BACKOFF};
 use crate::op::{TaskRow, Trust};
+use crate::rhythm::signal::Signal;
+use crate::rhythm::{row, wish};
 use crate::scoreboard::CheckResult;
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::state::{LoopState, Note, Phase, Try};
@@ -51,6 +53,24 @@ pub struct Prompt {
     pub handoff: String,
     /// What an earlier turn wrote down for those after it; data.
     pub left_behind: Option<QuotedMessage>,
+    /// Set in the turn of a persona.
+    pub persona: Option<PersonaTurn>,
+}
+
+/// What a persona's turn is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PersonaTurn {
+    /// The oldest one first.
+    pub signals: Vec<QuotedSignal>,
+}
+
+/// A signal as the agent sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QuotedSignal {
+    /// Class, tags, topic and sender; data.
+    pub about: String,
+    /// Data, never instructions.
+    pub text: String,
 }
 
 /// Hint for the agent after too long without progress.
@@ -119,6 +139,7 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         mail: state.people.notes.iter().filter_map(letter).collect(),
         comments: Vec::new(),
         left_behind: None,
+        persona: state.is_persona().then(|| persona_turn(task)),
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
@@ -126,12 +147,38 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
 }
 
 /// What the agent said last; of a plain command, the last line of its output. A request for a pause
-/// is left out: it was granted, and on a line of the prompt it would not count the next time.
+/// or a wake is left out: it was granted, and on a line of the prompt it would not count the next
+/// time.
 fn last_words(state: &LoopState) -> String {
     let line = || state.progress.tries.last().map(|t| t.last_line.clone()).unwrap_or_default();
     let words = Some(state.task.handoff.clone()).filter(|words| !words.is_empty()).unwrap_or_else(line);
-    let kept: Vec<&str> = words.lines().filter(|line| marker::delay(BACKOFF, line).is_none()).collect();
+    let kept: Vec<&str> =
+        words.lines().filter(|line| marker::delay(BACKOFF, line).is_none() && !wish::is_marker(line)).collect();
     kept.join("\n")
+}
+
+fn persona_turn(task: Option<&TaskRow>) -> PersonaTurn {
+    let own = task.filter(|row| row.task.kind == "batch").map(|row| row::taken_by(&row.task)).unwrap_or_default();
+    PersonaTurn { signals: own.iter().map(quoted).collect() }
+}
+
+fn quoted(signal: &Signal) -> QuotedSignal {
+    let mut about = vec![format!("class {}", signal.class.as_str())];
+    if !signal.topic.is_empty() {
+        about.push(format!("topic {}", signal.topic));
+    }
+    if !signal.tags.is_empty() {
+        about.push(format!("tags {}", signal.tags.iter().cloned().collect::<Vec<_>>().join(", ")));
+    }
+    if !signal.from.is_empty() {
+        about.push(format!("from {}", signal.from));
+    }
+    if let Some(name) = &signal.passed_by {
+        about.push(format!("passed on by {name}"));
+    }
+    // The words are a sender's, and one line of them stands outside of the quotation.
+    let about = about.join("; ").chars().filter(|c| !c.is_control() && *c != '`').collect();
+    QuotedSignal { about, text: signal.body.clone() }
 }
 
 fn rethink(state: &LoopState) -> Rethink {

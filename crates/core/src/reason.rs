@@ -59,6 +59,9 @@ rules! {
     /// The same for so long that it looks more rarely.
     Parked = "watch.parked",
 
+    /// A persona has nothing to do and sleeps.
+    Resting = "rhythm",
+
     /// A scope is frozen.
     GuardFreeze = "guard.freeze",
     /// The vendor limits the account.

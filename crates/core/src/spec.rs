@@ -10,6 +10,7 @@ use crate::isolation::IsolationSpec;
 use crate::judge_files::JudgeFiles;
 use crate::prices::Prices;
 use crate::research::ResearchSpec;
+use crate::rhythm::persona::PersonaSpec;
 use crate::stream::LimitClass;
 use crate::test_evidence::Proof;
 use crate::time::{Time, millis, opt_millis};
@@ -51,6 +52,9 @@ pub struct LoopSpec {
     /// Set in a loop that is a research run: turns are experiments, and its checks are the guards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub research: Option<Box<ResearchSpec>>,
+    /// Set in a loop without an end, which sleeps with nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persona: Option<Box<PersonaSpec>>,
 }
 
 impl LoopSpec {

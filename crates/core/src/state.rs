@@ -16,6 +16,7 @@ use crate::op::Op;
 use crate::reason::{Reason, RuleId};
 use crate::research::sample::{Contender, Sample};
 use crate::research::state::{ExperimentStep, ResearchState};
+use crate::rhythm::state::PersonaState;
 use crate::scoreboard::Scoreboard;
 use crate::spec::{AgentSpec, LoopSpec, WorkspaceMode};
 use crate::stream::Usage;
@@ -68,6 +69,9 @@ pub struct LoopState {
     /// What a research run has found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub research: Option<Box<ResearchState>>,
+    /// What is remembered of a persona.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persona: Option<Box<PersonaState>>,
 }
 
 /// The work of a loop and what its checks say about it.
@@ -395,6 +399,7 @@ impl Phase {
             Phase::Waiting { reason, .. } => match &reason.rule {
                 RuleId::Watching => "watching",
                 RuleId::Parked => "parked",
+                RuleId::Resting => "asleep",
                 _ => "waiting",
             },
             Phase::Turn(turn) => match turn.stage {

@@ -308,7 +308,7 @@ pub fn keepalive(state: &LoopState, number: u32) -> Op {
 }
 
 /// Later than anything: the year 9999, which every ledger can hold.
-const NEVER: Time = Time(253_402_300_799_000);
+pub const NEVER: Time = Time(253_402_300_799_000);
 
 /// Operation for the transaction that creates a loop: a loop with monitors always has a keepalive.
 pub fn at_birth(state: &LoopState) -> Option<Op> {

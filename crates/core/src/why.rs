@@ -26,6 +26,9 @@ pub fn why(state: &LoopState, now: Time, clock: &dyn Fn(Time) -> String) -> Stri
         Phase::Waiting { reason, .. } if [WATCHING, PARKED].contains(&reason.rule) => {
             format!("{subject} {}; {passing}.", watches(state, reason))
         }
+        Phase::Waiting { reason, .. } if reason.rule == RuleId::Resting => {
+            format!("{subject} {}; {passing}.", rests(state, reason, now, clock))
+        }
         Phase::Waiting { reason, .. } => format!("{subject} waits: {} {passing}.", waiting(reason, now, clock)),
         Phase::Turn(turn) => format!("{subject} {} {passing} on the work so far.", at_work(turn, now, clock)),
         Phase::Ended { ending, at } => {
@@ -77,6 +80,18 @@ fn stuck(state: &LoopState) -> Option<String> {
         "{since} experiments in a row were not kept; from experiment {first} on: {describe}{line} \
          [research.{label}]{ends}."
     ))
+}
+
+/// A persona that sleeps: until when, and what waits for it.
+fn rests(state: &LoopState, reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> String {
+    let word = state.persona_status().map_or("asleep", |status| status.as_str());
+    let look = match reason.until {
+        Some(at) if at > now => format!("it looks again in {} (at {})", human(at.since(now)), clock(at)),
+        _ => "it looks again as soon as a supervisor runs".to_owned(),
+    };
+    let waiting = state.persona.as_ref().map_or(0, |persona| persona.waiting);
+    let signals = if waiting == 1 { "1 signal waits".to_owned() } else { format!("{waiting} signals wait") };
+    format!("is {word}: there is nothing to do; {look} [{}]; {signals}", reason.rule)
 }
 
 /// Describes a suspicious pass of the last turn.
@@ -272,6 +287,7 @@ pub fn waiting(reason: &Reason, now: Time, clock: &dyn Fn(Time) -> String) -> St
         return format!("nothing new in {} beats; it is parked and watches more rarely [{PARKED}].", input("beats"));
     }
     let said = match &reason.rule {
+        RuleId::Resting => "there is nothing to do".to_owned(),
         RuleId::Paused if input("reason").is_empty() => format!("it was paused by {}", input("by")),
         RuleId::Paused => format!("it was paused by {} ({})", input("by"), input("reason")),
         RuleId::Asleep if input("reason").is_empty() => format!("it was put to sleep by {}", input("by")),

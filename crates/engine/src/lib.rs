@@ -13,7 +13,7 @@
 //! - [`state_folder`]: the state folder and its lock; [`membership`]: the mesh this node is in,
 //!   [`node_keys`]: its keys there; [`projects`]: the configuration of folders, as typed answers;
 //!   [`trust`]: the one in force; [`account`]: variables of accounts; [`brought`]: the environment
-//!   of a `run` that joins; [`caller`]: the person or agent that acts
+//!   of a `run` that joins; [`caller`]: the person or agent that acts; [`calendar`]: zones
 //! - [`isolation`]: what a loop's commands may reach on this machine; [`gate`]: the guard before CLIs
 //!   that a command starts
 //! - [`figures`], [`telemetry`], [`port`], [`token`]: what a supervisor publishes, and where
@@ -23,6 +23,7 @@
 pub mod account;
 pub mod board;
 pub mod brought;
+pub mod calendar;
 pub mod caller;
 pub mod completion;
 pub mod diagnostic;

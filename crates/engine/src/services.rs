@@ -13,6 +13,7 @@
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
 //! - `report`: what loops did in a period
+//! - `persona`: loops without an end; `signal`: what wakes them
 //! - `forget`: removes loops that are over with all that they left
 //! - `names`: ids and names, for completion
 //! - `create`: a loop from its settings; `run`: the same command again, the loops of a file, and
@@ -63,6 +64,7 @@ pub mod names;
 pub mod notifiers;
 pub mod pane;
 pub mod permissions;
+pub mod persona;
 pub mod preflight;
 pub mod prompts;
 pub mod quarantine;
@@ -74,6 +76,7 @@ pub mod run;
 pub mod runtime;
 pub mod sessions;
 pub mod show;
+pub mod signal;
 pub mod speech;
 pub mod status;
 pub mod take;

@@ -135,6 +135,11 @@ impl StateFolder {
         self.root.join("bell")
     }
 
+    /// The folder of signals that are files.
+    pub fn signals(&self) -> PathBuf {
+        self.root.join("signals")
+    }
+
     /// Address of the supervisor's HTTP port.
     pub fn http(&self) -> PathBuf {
         self.root.join("http.json")

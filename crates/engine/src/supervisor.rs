@@ -60,6 +60,7 @@ mod prune;
 mod reply_listener;
 mod reports;
 mod research;
+mod signal_files;
 mod stream;
 mod turn;
 mod wake_pipe;
@@ -232,6 +233,8 @@ pub struct Supervisor {
     hook_files: hook_files::HookFiles,
     /// The file mirror; absent in a process that only delivers a message.
     mirror: Option<mirror::Follower>,
+    /// Signals to personas that are files.
+    signal_files: signal_files::SignalFiles,
     watchdog: watchdog::Watchdog,
 }
 
@@ -277,6 +280,7 @@ impl Supervisor {
             configuration: configuration::Configuration::default(),
             hook_files: hook_files::HookFiles::default(),
             mirror: None,
+            signal_files: signal_files::SignalFiles::default(),
             watchdog: watchdog::Watchdog::new(),
         }
     }
@@ -314,6 +318,7 @@ impl Supervisor {
                 Some(answer) = self.inputs.recv() => self.answered(answer, watcher).await?,
                 report = self.outbound.report() => self.reported(report, watcher).await?,
                 () = wake_pipe.rung() => self.woken(watcher).await?,
+                () = self.signal_files.arrived() => self.woken(watcher).await?,
                 () = sleep(machine_period(nap)) => self.tick(watcher).await?,
                 Some(interrupt) = next_signal(self.signals.as_mut()) => self.interrupted(interrupt, watcher).await?,
             }
@@ -425,6 +430,9 @@ impl Supervisor {
             if wanted && !self.slots.contains_key(&row.id) {
                 self.pick_up(&row, watcher).await?;
             }
+        }
+        if self.until != Until::Idle {
+            self.read_signal_files()?;
         }
         self.read_commands(watcher).await?;
         for id in called {

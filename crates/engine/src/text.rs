@@ -151,6 +151,21 @@ pub fn times(n: u32) -> String {
     if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
+/// The known word that was probably meant.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// Below this, two words have no more in common than chance gives them.
+    const ALIKE: f64 = 0.88;
+    let plain = |text: &str| text.to_lowercase().replace('-', "_");
+    let word = plain(word);
+    let slips = (word.chars().count() / 3).max(1);
+    let scored = known.into_iter().map(|k| {
+        let k_plain = plain(k);
+        (strsim::osa_distance(&word, &k_plain), strsim::jaro_winkler(&word, &k_plain), k)
+    });
+    let alike = scored.filter(|(distance, likeness, _)| *distance <= slips || *likeness >= ALIKE);
+    alike.min_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1))).map(|(_, _, k)| k)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,6 +41,7 @@ mod message;
 mod now;
 mod pane;
 mod pause;
+mod persona;
 mod prompt;
 mod recover;
 mod replay;
@@ -49,6 +50,7 @@ mod research;
 mod resume;
 mod run;
 mod show;
+mod signal;
 mod status;
 mod steer;
 mod stop;
@@ -93,6 +95,10 @@ pub enum Verb {
     Run(Box<run::RunArgs>),
     /// Improve a metric by experiments that are kept or discarded; list, show, apply and report them
     Research(Box<research::ResearchArgs>),
+    /// List, show, start and stop personas: loops without an end that sleep until something wakes them
+    Persona(persona::PersonaArgs),
+    /// Send a signal to a persona
+    Signal(signal::SignalArgs),
     /// Show loops and their current state
     Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is in its state
@@ -247,6 +253,8 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Diff(args) => diff::diff(&args, session),
         Verb::Take(args) => take::take(args, session),
         Verb::Research(args) => research::research(*args, session),
+        Verb::Persona(args) => persona::persona(args, session),
+        Verb::Signal(args) => signal::signal(args, session),
         Verb::Report(args) => report::report(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),

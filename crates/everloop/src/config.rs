@@ -8,7 +8,7 @@
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
 //!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
 //!   origins; [`commands`]: what a file would run
-//! - [`research`]: experiments on a metric
+//! - [`research`]: experiments on a metric; [`persona`]: loops without an end
 //! - [`projects`]: the answers of files to the engine
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
@@ -38,6 +38,7 @@ mod naming;
 mod notify;
 mod outbound;
 mod overrides;
+mod persona;
 mod program;
 mod projects;
 mod read;
@@ -67,6 +68,7 @@ pub use value::{Deadline, ListenAddress};
 use keys::NodeKeys;
 use layer::{Layer, Origin};
 use read::{FileOwner, Sections, read};
+use resolve::LoopKind;
 
 /// What a project's file is called.
 pub const PROJECT_FILE: &str = "everloop.toml";
@@ -229,6 +231,11 @@ impl Config {
         self.project.research.keys().cloned().collect()
     }
 
+    /// The names of the personas in the project's file.
+    pub fn personas(&self) -> Vec<String> {
+        self.project.personas.keys().cloned().collect()
+    }
+
     /// The files that were read.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
@@ -253,10 +260,17 @@ impl Config {
         if let Some((own, metric, place)) = self.project.research.get(name) {
             let mut research = settings::built_in::<research::ResearchKeys>();
             research.lay(metric);
-            return self.put_together((name, Some(research)), own, place, moment);
+            let kind = LoopKind { research: Some(research), persona: None };
+            return self.put_together((name, kind), own, place, moment);
+        }
+        if let Some((own, rhythm, place)) = self.project.personas.get(name) {
+            let mut persona = settings::built_in::<persona::PersonaKeys>();
+            persona.lay(rhythm);
+            let kind = LoopKind { research: None, persona: Some(persona) };
+            return self.put_together((name, kind), own, place, moment);
         }
         let Some((own, place)) = self.project.loops.get(name) else {
-            let known = [self.loops(), self.research_runs()].concat();
+            let known = [self.loops(), self.research_runs(), self.personas()].concat();
             let hint = match value::nearest(name, known.iter().map(String::as_str)) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None if known.is_empty() => format!("add `[loop.{name}]` to {PROJECT_FILE}, or run `everloop init`"),
@@ -264,14 +278,14 @@ impl Config {
             };
             return Err(Diagnostic::new(format!("there is no loop `{name}`")).hint(hint).into());
         };
-        self.put_together((name, None), own, place, moment)
+        self.put_together((name, LoopKind::default()), own, place, moment)
     }
 
     /// A loop that stands in no file: the goal and its flags, over the defaults.
     pub fn one_off(&self, goal: &str, moment: &ResolveContext) -> Result<ResolvedLoop, ConfigError> {
         let mut own = Layer::default();
         own.set("goal", goal, Origin::Flag("GOAL".to_owned()));
-        self.put_together((&naming::slug(goal), None), &own, &Origin::Flag("GOAL".to_owned()), moment)
+        self.put_together((&naming::slug(goal), LoopKind::default()), &own, &Origin::Flag("GOAL".to_owned()), moment)
     }
 
     /// What a loop that stands in no file would lack.
@@ -286,7 +300,8 @@ impl Config {
         let mut diagnostics = agent::check_all(self, moment);
         diagnostics.extend(self.outbound().err().into_iter().flat_map(|error| error.diagnostics));
         let mut resolved = Vec::new();
-        for name in self.project.loops.keys().chain(self.project.research.keys()) {
+        let sections = &self.project;
+        for name in sections.loops.keys().chain(sections.research.keys()).chain(sections.personas.keys()) {
             match self.resolve(name, moment) {
                 Ok(one) => resolved.push(one),
                 Err(error) => diagnostics.extend(error.diagnostics),
@@ -305,7 +320,7 @@ impl Config {
 
     fn put_together(
         &self,
-        (name, research): (&str, Option<Layer>),
+        (name, kind): (&str, LoopKind),
         own: &Layer,
         place: &Origin,
         moment: &ResolveContext,
@@ -314,7 +329,7 @@ impl Config {
         for upper in [&self.user.defaults, &self.project.defaults, own, &self.env, &self.flags] {
             values.lay(upper);
         }
-        resolve::resolve(resolve::Given { name, dir: &self.dir, values, research, place, agents: self, moment })
+        resolve::resolve(resolve::Given { name, dir: &self.dir, values, kind, place, agents: self, moment })
     }
 
     /// What agents lack in all files together.

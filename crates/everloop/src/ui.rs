@@ -28,6 +28,7 @@ pub mod live;
 pub mod mesh;
 pub mod now;
 pub mod paint;
+pub mod persona;
 pub mod quarantine;
 pub mod sessions;
 pub mod status;

@@ -4,10 +4,11 @@
 //! The supervisor and the simulator run this code on their own ledgers. They implement
 //! [`ShellEffects`] and decide nothing there.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use everloop_core::action::{Action, Input, LoopCommand};
-use everloop_core::decide::{Context, Decision, Ready, decide};
+use everloop_core::decide::{Context, Decision, PersonaContext, Ready, decide};
 use everloop_core::event::Event;
 use everloop_core::guard::Guards;
 use everloop_core::guard::permit::concerned;
@@ -16,9 +17,12 @@ use everloop_core::immune::Immune;
 use everloop_core::op::{Message, Op, Refusal, Reply, TaskRow, TaskState, shelve_late};
 use everloop_core::planted::{self, Bug};
 use everloop_core::research::shared::{self, SharedRun};
+use everloop_core::rhythm::calendar::{Calendar, TableCalendar};
+use everloop_core::rhythm::row::{self, TAKEN_AT_ONCE, WAITING, WaitingSignal};
+use everloop_core::rhythm::signal::{PersonaName, Signal, SignalClass};
 use everloop_core::state::{LoopState, Phase, Turn};
 use everloop_core::time::Time;
-use everloop_core::watch::{self, KEEPALIVE, SIGNAL};
+use everloop_core::watch::{self, KEEPALIVE, NEVER, SIGNAL};
 
 use crate::{Error, Ledger};
 
@@ -28,6 +32,8 @@ pub const LEASE: Duration = Duration::from_secs(90);
 pub const MAX_CONFLICT_RETRIES: u32 = 8;
 /// Ready tasks that are read first; more only where all of these are the loop's own.
 const FIRST_PAGE: u32 = 16;
+
+static UTC: LazyLock<TableCalendar> = LazyLock::new(TableCalendar::new);
 
 /// A ledger that a supervisor owns.
 pub trait LocalLedger: Ledger {
@@ -98,6 +104,10 @@ pub trait ShellEffects {
     /// Variables that a loop was started with and that are not there any more.
     fn missing(&self, _id: &LoopId) -> Vec<String> {
         Vec::new()
+    }
+    /// Zones and cron expressions of personas; without one, UTC is the only zone.
+    fn calendar(&self) -> &dyn Calendar {
+        &*UTC
     }
     /// Replaces the loop in memory by the stored one.
     fn read_again(&mut self, id: &LoopId) -> Result<(), Self::Error>;
@@ -280,6 +290,7 @@ fn decide_on<S: ShellEffects>(
         current_task: current_task(ledger, state, *now)?,
         board_task: board_task(ledger, state, &immune.kinds_out(*now), *now)?.as_ref().map(Ready::from),
         keepalive: keepalive(ledger, state)?,
+        persona: persona(shell, state, input)?,
     };
     Ok(decide(state, input, &ctx))
 }
@@ -338,7 +349,7 @@ fn board_task(
 
 fn is_offered(row: &TaskRow, kinds_out: &[&str]) -> bool {
     let kind = row.task.kind.as_str();
-    kind != "batch" && kind != KEEPALIVE && !kinds_out.contains(&kind)
+    kind != "batch" && kind != KEEPALIVE && kind != WAITING && !kinds_out.contains(&kind)
 }
 
 fn first_ready(
@@ -355,6 +366,60 @@ fn first_ready(
             None if !all => look = look.saturating_mul(8),
             found => return Ok(found),
         }
+    }
+}
+
+/// What the decision of a persona reads besides.
+fn persona<'a, S: ShellEffects>(
+    shell: &'a S,
+    state: &LoopState,
+    input: &Input,
+) -> Result<PersonaContext<'a>, S::Error> {
+    let mut found = PersonaContext::quiet(shell.calendar());
+    let (Some(spec), Some(persona)) = (&state.spec.persona, &state.persona) else { return Ok(found) };
+    if let Input::Command { command: LoopCommand::Signal { signal }, .. } = input {
+        found.known = is_taken(shell.ledger(), &state.id, signal)?;
+        if signal.class == SignalClass::High && signal.passed_by.is_none() {
+            found.related = personas(shell.ledger(), &spec.reflex.related)?;
+        }
+    }
+    if persona.waiting > 0 {
+        found.waiting = waiting_signals(shell.ledger(), &state.id)?;
+    }
+    Ok(found)
+}
+
+/// Whether a persona has had a signal.
+pub fn is_taken(ledger: &impl Ledger, owner: &LoopId, signal: &Signal) -> Result<bool, Error> {
+    Ok(ledger.task(&row::row_id(owner, signal))?.is_some())
+}
+
+/// The loops of these personas that are not over.
+fn personas(ledger: &impl Ledger, names: &[PersonaName]) -> Result<Vec<(PersonaName, LoopId)>, Error> {
+    let mut found = Vec::new();
+    for row in ledger.loops()? {
+        let state: LoopState = serde_json::from_str(&row.state)
+            .map_err(|e| Error::Unreadable { what: format!("loop {}", row.id), why: e.to_string() })?;
+        let name = names.iter().find(|name| name.as_str() == state.name);
+        if let Some(name) = name.filter(|_| state.is_persona() && !state.is_over()) {
+            found.push((name.clone(), row.id));
+        }
+    }
+    Ok(found)
+}
+
+/// The oldest signals that wait for a persona. Their rows are never due, so this looks at the end of
+/// time.
+fn waiting_signals(ledger: &impl LocalLedger, owner: &LoopId) -> Result<Vec<WaitingSignal>, Error> {
+    let mut look = TAKEN_AT_ONCE as u32 + FIRST_PAGE;
+    loop {
+        let rows = ledger.ready(NEVER, Some(owner), look)?;
+        let all = (rows.len() as u64) < u64::from(look);
+        let found: Vec<WaitingSignal> = rows.iter().filter_map(WaitingSignal::read).collect();
+        if all || found.len() >= TAKEN_AT_ONCE {
+            return Ok(found);
+        }
+        look = look.saturating_mul(8);
     }
 }
 

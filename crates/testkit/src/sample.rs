@@ -71,6 +71,7 @@ pub fn spec() -> LoopSpec {
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
         research: None,
+        persona: None,
     }
 }
 

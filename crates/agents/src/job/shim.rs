@@ -232,6 +232,7 @@ fn describe(watch: &ShimWatch<'_>, pump: &Pump, swept: Swept, started_at: Time) 
         leftovers: swept.leftovers,
         report: None,
         base: None,
+        wish: None,
     };
     let (cpu_ms, max_rss_kb) = getrusage(UsageWho::RUSAGE_CHILDREN).map_or((0, 0), |u| {
         let cpu = u.user_time().num_milliseconds() + u.system_time().num_milliseconds();

@@ -1,5 +1,6 @@
 //! Between turns: end, wait or start the next one.
 
+use super::rhythm::Rest;
 use super::{Ready, Step};
 use crate::action::Action;
 use crate::event::{Event, LoopEnd, Outcome};
@@ -116,6 +117,11 @@ impl Step<'_> {
         if let Some(reason) = self.others_suffice() {
             return self.wait(reason);
         }
+        match self.rest() {
+            Rest::Sleep(reason) => return self.wait(reason),
+            Rest::Checks => return,
+            Rest::Works => {}
+        }
         let state = self.state().clone();
         let next = self.next();
         let candidates = self.candidates(&state, next.kind(), next.priority());
@@ -207,7 +213,8 @@ impl Step<'_> {
             node: self.ctx.node,
             spec: &state.spec.guard,
             reserve: reserve(state, agent),
-            noops: state.progress.noops,
+            // A turn of a persona may well have nothing to change.
+            noops: if state.is_persona() { 0 } else { state.progress.noops },
             priority,
         };
         let scopes: Vec<Scope> = request.scopes().into_iter().chain(common(&account)).collect();
@@ -243,8 +250,10 @@ impl Step<'_> {
         // Work that passes but could not be landed (the target moved too often) does not count as
         // reached.
         let landed = state.progress.landed.all_pass() || planted::is(Bug::ReachedWithoutLanding);
-        // The checks of a research run are guards, which pass from the beginning.
-        let reached = state.spec.research.is_none() && state.progress.board.all_pass() && landed;
+        // The checks of a research run are guards, which pass from the beginning; a persona has no
+        // end.
+        let endless = state.spec.research.is_some() || state.is_persona();
+        let reached = !endless && state.progress.board.all_pass() && landed;
         if reached && !self.watches() {
             return Some(LoopEnd::Reached);
         }
@@ -322,6 +331,7 @@ impl Step<'_> {
         let chosen = Some(why).filter(|_| !self.state().spec.others.is_empty());
         let going_on = self.state().task.id.clone();
         let kind = next.kind().to_owned();
+        let began = self.begins(&next);
         let (task, fence) = self.take(next);
         let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
@@ -342,6 +352,9 @@ impl Step<'_> {
             chosen,
         };
         self.emit(started);
+        if let Some(step) = began {
+            self.emit(Event::Rhythm { step: Box::new(step) });
+        }
         self.act(Action::Spawn { turn, task });
     }
 
@@ -366,7 +379,9 @@ impl Step<'_> {
     /// there again.
     fn next(&self) -> Next {
         let again = self.ctx.current_task.clone().filter(|_| self.state().task.retry);
-        match (again, self.ctx.board_task.as_ref().or(self.signalled.as_ref())) {
+        // A signal may be urgent, and tasks of the board are not lost.
+        let board = self.ctx.board_task.as_ref().filter(|_| !self.has_signals());
+        match (again, board.or(self.signalled.as_ref())) {
             (Some(task), _) => Next::Again(task),
             (None, Some(task)) => Next::Board(task.clone()),
             (None, None) => Next::Own,
@@ -383,11 +398,15 @@ impl Step<'_> {
     }
 
     fn own_task(&mut self) -> (TaskId, Fence) {
-        let state = self.state();
-        let id = TaskId::of_loop(&state.id, state.task.number + 1);
+        let state = self.state().clone();
+        let (id, is_persona) = (TaskId::of_loop(&state.id, state.task.number + 1), state.is_persona());
         let experiment = state.research.as_ref().map(|research| research.number + research.others() + 1);
         let unmet: Vec<&str> = state.progress.board.failing().map(|r| r.name.as_str()).collect();
+        let (signals, prompt) = self.take_rows();
         let title = match unmet.as_slice() {
+            _ if signals == 1 => "see to a signal".to_owned(),
+            _ if signals > 1 => format!("see to {signals} signals"),
+            _ if is_persona => "see to the messages".to_owned(),
             _ if let Some(number) = experiment => format!("experiment {number}"),
             [] => "see to the messages".to_owned(),
             unmet => format!("make these checks pass: {}", unmet.join(", ")),
@@ -397,7 +416,7 @@ impl Step<'_> {
             owner: Some(state.id.clone()),
             kind: OWN.to_owned(),
             title,
-            prompt: String::new(),
+            prompt,
             priority: 0,
             deps: Vec::new(),
             author: "everloop".to_owned(),
@@ -410,7 +429,7 @@ impl Step<'_> {
 }
 
 /// Contender of the next turn.
-enum Next {
+pub(super) enum Next {
     /// The current task, which was given back.
     Again(Ready),
     /// A task from the board.

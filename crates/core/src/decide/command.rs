@@ -60,6 +60,7 @@ impl Step<'_> {
                 }
             }
             LoopCommand::Reconfigure { spec } => self.reconfigure(&by, spec),
+            LoopCommand::Signal { signal } => self.take_signal(&by, signal),
             LoopCommand::Wake if self.state().people.paused.as_ref().is_some_and(|p| p.until.is_some()) => {
                 self.lift_delay(&by);
                 self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });
@@ -67,6 +68,7 @@ impl Step<'_> {
             LoopCommand::Wake => {
                 self.lift_delay(&by);
                 let before = self.state().phase.label();
+                self.summon();
                 self.emit(Event::Woken { by });
                 self.check_again_since(before);
                 self.look_now();

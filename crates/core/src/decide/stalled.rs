@@ -41,8 +41,8 @@ impl Step<'_> {
                 self.close_ticket(&format!("{kind}:{}", self.state().id), "there was progress");
             }
         }
-        // A research run has its own ladder.
-        if self.state().spec.research.is_some() {
+        // A research run has its own ladder, and a persona has nothing to make progress towards.
+        if self.state().spec.research.is_some() || self.state().is_persona() {
             return;
         }
         for (pattern, turns) in patterns(self.state()) {

@@ -232,6 +232,7 @@ impl Step<'_> {
             integrated,
         };
         let before = self.state().since_then();
+        self.wish.clone_from(&exit.wish);
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         // A turn that ended with an open question may still wait for its answer, in a pane for
@@ -265,6 +266,10 @@ impl Step<'_> {
             self.react(event);
         }
         self.say_patterns(settled.progress, &before);
+        // Here too, because a persona that is paused meanwhile does not come to its rest.
+        if !self.state().task.retry {
+            self.end_work();
+        }
         self.advance();
     }
 

@@ -113,7 +113,7 @@ impl Step<'_> {
         let in_place = state.spec.workspace.mode == WorkspaceMode::InPlace;
         let again = state.task.retry && (in_place || self.ctx.current_task.is_some());
         let nothing = !again && self.ctx.board_task.is_none() && self.signalled.is_none();
-        if !self.watches() || !reached || !nothing || !state.people.notes.is_empty() {
+        if !self.watches() || state.is_persona() || !reached || !nothing || !state.people.notes.is_empty() {
             return None;
         }
         let monitors = state.spec.watch.monitors.len();

@@ -57,6 +57,7 @@ pub(super) fn state() -> MeshLoop {
         watch: crate::watch::WatchSpec::default(),
         isolation: crate::isolation::IsolationSpec::default(),
         research: None,
+        persona: None,
     };
     let spec = MeshSpec {
         wanted,

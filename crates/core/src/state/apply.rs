@@ -13,6 +13,7 @@ use crate::op::Trust;
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
 use crate::research::state::ExperimentStep;
+use crate::rhythm::state::RhythmStep;
 use crate::scoreboard::{self, Scoreboard};
 use crate::spec::{LoopSpec, WorkspaceMode};
 use crate::telemetry::{UsageSource, settle};
@@ -23,6 +24,7 @@ impl LoopState {
     /// The state after [`Event::LoopCreated`].
     pub fn new(id: LoopId, name: String, spec: LoopSpec, at: Time) -> Self {
         let board = scoreboard::unknown(&spec.checks);
+        let persona = spec.persona.is_some().then(Box::default);
         let watch = WatchState { keepalive: u32::from(!spec.watch.is_empty()), ..WatchState::default() };
         Self {
             state_version: STATE_VERSION,
@@ -39,6 +41,7 @@ impl LoopState {
             people: LoopPeople::default(),
             watch,
             research: None,
+            persona,
         }
     }
 
@@ -85,6 +88,7 @@ impl LoopState {
             Event::TurnStarted { .. } => self.begin(event, at),
             Event::TurnExited { turn, exit } => self.leave(turn, exit),
             Event::Experiment { step } => self.take_step(step),
+            Event::Rhythm { step } => self.take_rhythm(step),
             Event::TurnJudged { turn, judgement } => self.take_judgement(turn, judgement),
             Event::TurnReturned { turn, .. } => self.with_turn(turn, |t| {
                 t.stage = TurnStage::Judging;
@@ -139,6 +143,11 @@ impl LoopState {
             return;
         }
         self.research.get_or_insert_default().apply(step, direction);
+    }
+
+    fn take_rhythm(&mut self, step: &RhythmStep) {
+        let Some(spec) = &self.spec.persona else { return };
+        self.persona.get_or_insert_default().apply(step, &spec.cadence);
     }
 
     /// The person has this work, and all that it builds on; what came later still waits.
@@ -206,6 +215,9 @@ impl LoopState {
             self.task.refused.clear();
         }
         self.spec = spec.clone();
+        if spec.persona.is_some() {
+            self.persona.get_or_insert_default();
+        }
         if self.progress.then.is_none() {
             self.begin_streak();
         }
@@ -239,11 +251,16 @@ impl LoopState {
     /// person stays recorded.
     fn check_again(&mut self, at: Time) {
         let Phase::Waiting { reason, .. } = &self.phase else { return };
-        if ![WATCHING, PARKED, RuleId::ChecksBroken].contains(&reason.rule) {
+        if ![WATCHING, PARKED, RuleId::ChecksBroken, RuleId::Resting].contains(&reason.rule) {
             return;
         }
         self.leave_waiting(at);
-        let aside = matches!(self.progress.kept.last().map(|k| &k.integrated), Some(Some(Integrated::Aside { .. })));
+        // A persona also rests with work that did not land; it goes on with that.
+        let aside = match self.progress.kept.last().map(|kept| &kept.integrated) {
+            Some(Some(Integrated::Aside { .. })) => true,
+            Some(None) => self.spec.persona.is_some(),
+            Some(Some(Integrated::Landed { .. } | Integrated::InPlace)) | None => false,
+        };
         self.progress.work = self.progress.work.take().filter(|_| aside);
         self.phase = Phase::New;
     }

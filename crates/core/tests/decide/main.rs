@@ -8,6 +8,7 @@ mod limits;
 mod morning;
 mod pace;
 mod people;
+mod persona;
 mod recovery;
 mod research;
 mod research_findings;

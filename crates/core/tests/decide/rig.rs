@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use everloop_core::action::{Action, Input, Integration, LoopCommand};
-use everloop_core::decide::{Context, Decision, Ready, decide};
+use everloop_core::decide::{Context, Decision, PersonaContext, Ready, decide};
 use everloop_core::event::{Event, Exit, Integrated, Judgement, Outcome, StopCause};
 use everloop_core::guard::Guards;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::Immune;
 use everloop_core::isolation::IsolationSpec;
+use everloop_core::rhythm::calendar::TableCalendar;
+use everloop_core::rhythm::row::WaitingSignal;
+use everloop_core::rhythm::signal::PersonaName;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
 use everloop_core::spec::{AgentSpec, Bounds, CheckSpec, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec};
 use everloop_core::state::{LoopState, Phase};
@@ -27,6 +30,10 @@ pub struct Rig {
     pub missing: Vec<String>,
     pub board_task: Option<Ready>,
     pub keepalive_gone: bool,
+    /// What a persona's decision reads besides.
+    pub waiting: Vec<WaitingSignal>,
+    pub known: bool,
+    pub related: Vec<(PersonaName, LoopId)>,
     decisions: u64,
 }
 
@@ -74,6 +81,7 @@ fn spec(checks: usize) -> LoopSpec {
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
         research: None,
+        persona: None,
     }
 }
 
@@ -106,6 +114,9 @@ impl Rig {
             board_task: None,
             keepalive_gone: false,
             decisions: 0,
+            waiting: Vec::new(),
+            known: false,
+            related: Vec::new(),
         }
     }
 
@@ -126,7 +137,7 @@ impl Rig {
     /// Decides, and applies what was decided as if it had been committed.
     pub fn give(&mut self, input: &Input) -> Decision {
         self.decisions += 1;
-        let node = NodeId::new("here");
+        let (node, calendar) = (NodeId::new("here"), TableCalendar::new());
         let ctx = Context {
             now: self.now,
             seed: self.decisions,
@@ -141,6 +152,12 @@ impl Rig {
             current_task: self.current_task(),
             board_task: self.board_task.clone(),
             keepalive: self.keepalive(),
+            persona: PersonaContext {
+                calendar: &calendar,
+                waiting: self.waiting.clone(),
+                known: self.known,
+                related: self.related.clone(),
+            },
         };
         let decision = decide(&self.state, input, &ctx);
         self.state = decision.state.clone();

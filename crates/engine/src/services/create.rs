@@ -61,18 +61,24 @@ pub struct CompletedSpec {
     pub warnings: Vec<String>,
 }
 
-/// The loop with the same goal, checks and agents in the same folder that has not reached its goal.
+/// The loop with the same goal, checks and agents in the same folder that has not reached its goal; a
+/// persona is the same by its name.
 pub fn find_same(ledger: &Sqlite, wanted: &NewLoop) -> Result<Option<LoopState>, Failure> {
     for row in ledger.loops()? {
         let state = read_state(&row)?;
-        if is_same(&state, &wanted.spec) {
+        if is_same(&state, wanted) {
             return Ok(Some(with_findings(ledger, state)?));
         }
     }
     Ok(None)
 }
 
-fn is_same(state: &LoopState, wanted: &LoopSpec) -> bool {
+fn is_same(state: &LoopState, wanted: &NewLoop) -> bool {
+    let NewLoop { name, spec: wanted, .. } = wanted;
+    if state.is_persona() || wanted.persona.is_some() {
+        let both = state.is_persona() && wanted.persona.is_some();
+        return both && state.name == *name && state.spec.workspace.dir == wanted.workspace.dir;
+    }
     // Names that everloop made up differ between versions.
     let runs = |checks: &[CheckSpec]| -> Vec<String> { checks.iter().map(|c| c.run.clone()).collect() };
     let reached = matches!(&state.phase, Phase::Ended { ending: LoopEnd::Reached, .. });

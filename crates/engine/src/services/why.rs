@@ -9,6 +9,7 @@ use everloop_core::state::LoopState;
 use everloop_store::{Ledger, Tickets};
 
 use super::mesh::{MeshDetail, MeshView};
+use super::persona::{self, NextLook};
 use super::status::freeze_of;
 use super::{ServiceContext, no_loops, sessions};
 use crate::completion;
@@ -29,6 +30,8 @@ pub struct LoopWhy {
     /// Signs that its goal is reached, by rule.
     pub signs: Vec<(String, Memory)>,
     pub supervisor: Option<LockOwner>,
+    /// The next look of a persona, with every factor.
+    pub next_look: Option<NextLook>,
 }
 
 /// What a word meant, and what explains it.
@@ -72,6 +75,7 @@ pub fn why(context: &ServiceContext, word: Option<&str>) -> Result<WhyAnswer, Fa
         sessions: sessions::of(&ledger, &state, context.now())?,
         signs: completion::known(&ledger, &state.id)?,
         supervisor: home.owner(),
+        next_look: persona::view(&state, context.now()).and_then(|view| view.next),
         state,
     })))
 }

@@ -9,6 +9,7 @@ use everloop_core::ids::LoopId;
 use everloop_core::immune::Immune;
 use everloop_core::jitter::mix;
 use everloop_core::op::{Op, Reply};
+use everloop_core::rhythm::calendar::Calendar;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::shell::{
@@ -19,6 +20,7 @@ use tokio::time::sleep;
 
 use super::{Interrupt, Supervisor, Until, Watcher, next_signal};
 use crate::brought;
+use crate::calendar::Zones;
 use crate::error::{Code, Failure};
 use crate::immune;
 use crate::record::read_state;
@@ -54,6 +56,10 @@ impl<W: Watcher> ShellEffects for Owner<'_, W> {
         let now = supervisor.clock.now();
         let seed = mix(supervisor.decisions, now.0.unsigned_abs() ^ u64::from(std::process::id()));
         Circumstances { now, seed, node: supervisor.node.clone(), draining: supervisor.draining }
+    }
+
+    fn calendar(&self) -> &dyn Calendar {
+        &Zones
     }
 
     fn attends(&self, id: &LoopId) -> bool {

@@ -12,6 +12,7 @@ use everloop_core::event::Exit;
 use everloop_core::marker;
 use everloop_core::phase::{PhaseLiveness, Phases};
 use everloop_core::prices::dollars;
+use everloop_core::rhythm::wish;
 use everloop_core::spec::{AgentKind, AgentSpec};
 use everloop_core::state::{LoopState, Turn};
 use everloop_core::stream::{AgentEvent, TurnReport, Usage};
@@ -167,6 +168,7 @@ impl Follow {
         let heard = &mut self.heard;
         self.reader.end(&end, &mut |said| heard.take(&said, now));
         if !self.speaks() {
+            exit.wish = wish::find(exit.last_words(), &prompt);
             return;
         }
         let mut report = self.heard.report;
@@ -177,6 +179,7 @@ impl Follow {
         let asked = self.heard.delay.filter(|delay| !marker::quotes(&prompt, *delay));
         exit.backoff_ms = asked.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
         exit.report = Some(Box::new(report));
+        exit.wish = wish::find(exit.last_words(), &prompt);
     }
 
     /// A known CLI always; a command once one of our records was understood. Other JSON does not

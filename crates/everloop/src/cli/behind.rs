@@ -24,6 +24,7 @@ fn is_for_turns(verb: Option<&Verb>) -> bool {
             | Verb::Usage(_)
             | Verb::Pause(_)
             | Verb::Message(_)
+            | Verb::Signal(_)
             | Verb::Mcp(_)
             | Verb::Handoff(_),
         ) => true,

@@ -57,7 +57,7 @@ pub struct RunArgs {
 }
 
 /// Whether and how the mesh works on a loop.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct MeshSwitches {
     /// Let all nodes of the mesh work on it, through a git remote (`everloop mesh join` first)
     #[arg(long)]
@@ -71,7 +71,7 @@ pub struct MeshSwitches {
 }
 
 /// How a loop is started and followed.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct RunSwitches {
     /// Names of environment variables that are passed to the agent; their values are redacted from
     /// all output
@@ -157,6 +157,19 @@ pub(super) fn research_of_file(
     };
     change(spec)?;
     start(args, session, wanted, file.as_ref())
+}
+
+/// Starts a persona of everloop.toml in the background, or continues it.
+pub(super) fn persona(session: &VerbSession, name: &str, yes: bool) -> Result<Code, Failure> {
+    session.for_a_person("start a persona")?;
+    let switches = RunSwitches { yes, detach: true, ..RunSwitches::default() };
+    let args = RunArgs::named(name.to_owned(), Flags::default(), MeshSwitches::default(), switches);
+    let (wanted, file) = create::resolve(&args, session)?;
+    if wanted.persona.is_none() {
+        return Err(Failure::usage(format!("`{name}` of everloop.toml is no persona"))
+            .hint(format!("everloop run --loop {name}, or add `[persona.NAME]` to everloop.toml")));
+    }
+    start(&args, session, wanted, file.as_ref())
 }
 
 fn start(

@@ -8,10 +8,10 @@ use everloop_engine::services::why::{LoopWhy, WhyAnswer, why as explain};
 use everloop_engine::state_folder::node_id;
 
 use super::VerbSession;
-use crate::ui::quantities::relative;
+use crate::ui::quantities::{moment, relative};
 use crate::ui::status::StatusStyle;
 use crate::ui::text::clean;
-use crate::ui::{answers, mesh, quarantine, sessions};
+use crate::ui::{answers, mesh, persona, quarantine, sessions};
 
 const HELP: &str = "Examples:
   everloop why
@@ -46,6 +46,10 @@ fn lines(found: &LoopWhy, look: &StatusStyle) -> Vec<String> {
         lines.push(look.paint.warn(nobody));
     }
     lines.push(clean(&paragraph));
+    if let Some(next) = &found.next_look {
+        lines.push(format!("Next look {}:", moment(next.at.max(look.now), look.now, &look.zone)));
+        lines.extend(persona::factors(next, look).into_iter().map(|factor| format!("  {factor}")));
+    }
     // A loop that waits for something else does not record yet that it is held as well.
     if let Some((scope, freeze)) = found.freeze.as_ref().filter(|_| !paragraph.contains("guard.freeze")) {
         let by = freeze.by.as_ref().map_or(String::new(), |by| format!(" by {by}"));

@@ -16,6 +16,7 @@ use super::guard::GuardKeys;
 use super::hook::{CHECK_TIMEOUT as HOOK_CHECK_TIMEOUT, MAX_SHRINK_PERCENT};
 use super::notify::NotifyKeys;
 use super::outbound::EVERY as MAILBOX_EVERY;
+use super::persona::PersonaKeys;
 use super::research::ResearchKeys;
 use super::resolve::CHECK_TIMEOUT;
 use super::settings::{LoopFlag, Takes, section};
@@ -46,6 +47,8 @@ pub struct ConfigFile {
     r#loop: Option<BTreeMap<String, LoopKeys>>,
     /// Experiments on a metric, by name.
     research: Option<BTreeMap<String, ResearchKeys>>,
+    /// Loops without an end, by name.
+    persona: Option<BTreeMap<String, PersonaKeys>>,
     /// The supervisor on this machine.
     node: Option<NodeKeys>,
     /// The hub of a mesh.

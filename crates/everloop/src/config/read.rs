@@ -18,6 +18,7 @@ use super::keys::{
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
+use super::persona::PersonaKeys;
 use super::renamed;
 use super::research::ResearchKeys;
 use super::settings::{Section, meaning, names};
@@ -55,6 +56,8 @@ pub struct Sections {
     pub loops: BTreeMap<String, (Layer, Origin)>,
     /// `[research.NAME]`: the keys of a loop, the keys of the metric, and the place of the name.
     pub research: BTreeMap<String, (Layer, Layer, Origin)>,
+    /// `[persona.NAME]`: the keys of a loop, the keys of its rhythm, and the place of the name.
+    pub personas: BTreeMap<String, (Layer, Layer, Origin)>,
     /// The section `[node]`.
     pub node: Layer,
     /// The section `[board]`.
@@ -96,6 +99,21 @@ pub fn fits<T: DeserializeOwned>(key: &str, value: &Value) -> Result<(), (String
         Some((what, instead)) => (what.to_owned(), Some(instead.to_owned())),
         None => (error.message().to_owned(), None),
     })
+}
+
+/// The keys of a table that are of its own kind, and the others. A key of neither kind is where it
+/// is likelier to belong.
+fn parted<'i>(table: &DeTable<'i>, own: &[&str]) -> (DeTable<'i>, DeTable<'i>) {
+    let is_own = |key: &str| {
+        let of_loops = names::<LoopKeys>().contains(&key) || names::<GuardKeys>().contains(&key);
+        own.contains(&key) || !of_loops && nearest(key, own.iter().copied()).is_some()
+    };
+    let (mut of_kind, mut rest) = (DeTable::new(), DeTable::new());
+    for (key, value) in table {
+        let part = if is_own(key.get_ref()) { &mut of_kind } else { &mut rest };
+        part.insert(key.clone(), value.clone());
+    }
+    (of_kind, rest)
 }
 
 struct Reader<'a> {
@@ -185,6 +203,7 @@ impl Reader<'_> {
                     }
                 }
                 "research" if self.owner == FileOwner::Project => self.research_sections(value, &mut sections),
+                "persona" if self.owner == FileOwner::Project => self.persona_sections(value, &mut sections),
                 "hook" if self.owner == FileOwner::Project => {
                     self.whole::<HookKeys>(("hook", value), &mut sections.hook);
                 }
@@ -198,7 +217,7 @@ impl Reader<'_> {
                         sections.completions.insert(name, layer);
                     }
                 }
-                "loop" | "research" => {
+                "loop" | "research" | "persona" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();
                     self.report(&key.span(), "a loop stands in the file of the user", Some(hint));
                 }
@@ -218,19 +237,32 @@ impl Reader<'_> {
                 let hint = "give one of them another name".to_owned();
                 self.report(&span, format!("`{name}` is the name of a loop, too"), Some(hint));
             }
-            let is_own = |key: &str| {
-                let of_loops = names::<LoopKeys>().contains(&key) || names::<GuardKeys>().contains(&key);
-                own.contains(&key) || !of_loops && nearest(key, own.iter().copied()).is_some()
-            };
-            let (mut metric, mut rest) = (DeTable::new(), DeTable::new());
-            for (key, value) in table {
-                let part = if is_own(key.get_ref()) { &mut metric } else { &mut rest };
-                part.insert(key.clone(), value.clone());
-            }
+            let (metric, rest) = parted(table, &own);
             let mut layer = Layer::default();
             self.section::<ResearchKeys>(&Here::new(&place), &metric, &mut layer);
             let of_loop = self.loop_section(&place, &rest);
             sections.research.insert(name, (of_loop, layer, self.origin(span)));
+        }
+    }
+
+    /// The keys of a persona are those of a loop and those of its rhythm.
+    fn persona_sections(&mut self, value: &Spanned<DeValue<'_>>, sections: &mut Sections) {
+        let own = names::<PersonaKeys>();
+        for (name, span, table) in self.named("persona", value) {
+            let place = format!("persona.{name}");
+            if sections.loops.contains_key(&name) || sections.research.contains_key(&name) {
+                let hint = "give one of them another name".to_owned();
+                self.report(&span, format!("`{name}` is the name of a loop, too"), Some(hint));
+            }
+            if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() == "goal") {
+                let hint = "write it as `charter`".to_owned();
+                self.report(&key.span(), "a persona has no goal, because it has no end", Some(hint));
+            }
+            let (rhythm, rest) = parted(table, &own);
+            let mut layer = Layer::default();
+            self.section::<PersonaKeys>(&Here::new(&place), &rhythm, &mut layer);
+            let of_loop = self.loop_section(&place, &rest);
+            sections.personas.insert(name, (of_loop, layer, self.origin(span)));
         }
     }
 
@@ -257,6 +289,7 @@ impl Reader<'_> {
             "account",
             "loop",
             "research",
+            "persona",
             "node",
             "hub",
             "board",
@@ -279,7 +312,7 @@ impl Reader<'_> {
             Some(whole @ ("defaults" | "isolation" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

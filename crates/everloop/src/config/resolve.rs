@@ -8,6 +8,7 @@ use everloop_agents::prices;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::judge_files::JudgeFiles;
 use everloop_core::research::ResearchSpec;
+use everloop_core::rhythm::persona::PersonaSpec;
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
@@ -23,6 +24,7 @@ use super::isolation;
 use super::keys::{CheckKeys, LoopKeys, WorkspaceKey};
 use super::layer::{Layer, Origin};
 use super::naming;
+use super::persona;
 use super::research;
 use super::show::{self, Effective};
 use super::watch;
@@ -78,6 +80,8 @@ pub struct ResolvedLoop {
     pub isolation: IsolationSpec,
     /// Set for a research run.
     pub research: Option<ResearchSpec>,
+    /// Set for a persona; its charter is the goal.
+    pub persona: Option<PersonaSpec>,
     /// What is allowed but perhaps not meant; lower-case fragments.
     pub warnings: Vec<String>,
     /// Every value and where it comes from.
@@ -155,8 +159,18 @@ impl ResolvedLoop {
             watch: self.watch.clone(),
             isolation: self.isolation.clone(),
             research: self.research.clone().map(Box::new),
+            persona: self.persona.clone().map(Box::new),
         }
     }
+}
+
+/// The keys that make a loop more than one.
+#[derive(Default)]
+pub(super) struct LoopKind {
+    /// The keys of its metric, for a research run.
+    pub research: Option<Layer>,
+    /// The keys of its rhythm, for a persona.
+    pub persona: Option<Layer>,
 }
 
 /// What a loop is made from.
@@ -164,15 +178,14 @@ pub(super) struct Given<'a> {
     pub name: &'a str,
     pub dir: &'a Path,
     pub values: Layer,
-    /// The keys of its metric, for a research run.
-    pub research: Option<Layer>,
+    pub kind: LoopKind,
     pub place: &'a Origin,
     pub agents: &'a Config,
     pub moment: &'a ResolveContext,
 }
 
 pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
-    let Given { name, dir, mut values, research, place, agents, moment } = given;
+    let Given { name, dir, mut values, kind: LoopKind { research, persona }, place, agents, moment } = given;
     let mut wrong = Vec::new();
     let choice = AgentChoices { name, values: &values, place, config: agents, moment };
     let chosen = agent::choose(&choice).unwrap_or_else(|mut found| {
@@ -183,12 +196,12 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
     relax(&mut values, all_free);
     let keys: LoopKeys = values.typed()?;
 
-    let goal = keys.goal.as_ref().map(|text| text.0.clone()).unwrap_or_default();
-    if goal.is_empty() {
-        wrong.push(place.blame(format!("loop `{name}` has no goal")).hint("add `goal = \"…\"`"));
-    }
+    let (goal, rhythm) = goal((name, dir), &keys, persona.as_ref(), (place, moment)).unwrap_or_else(|mut found| {
+        wrong.append(&mut found);
+        (String::new(), None)
+    });
     let checks = checks(name, &keys, &values, &mut wrong);
-    if checks.is_empty() && research.is_none() {
+    if checks.is_empty() && research.is_none() && persona.is_none() {
         let diagnostic = place.blame(format!("loop `{name}` has no check, so nothing could prove it reached"));
         wrong.push(diagnostic.hint("add `checks = [\"cargo test\"]`, or pass `--check 'cargo test'`"));
     }
@@ -213,7 +226,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         deadline,
     };
     let mut warnings: Vec<String> = chosen.iter().flat_map(|agent| agent.warnings.clone()).collect();
-    let values_shown = show::effective(name, (&values, research.as_ref()), &chosen);
+    let values_shown = show::effective(name, (&values, research.as_ref(), persona.as_ref()), &chosen);
     let mut agents = chosen.into_iter().map(|agent| agent.spec);
     let agent = agents.next().expect("without an agent there is a diagnostic above");
     let others: Vec<AgentSpec> = agents.collect();
@@ -238,6 +251,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         watch,
         isolation,
         research: measured,
+        persona: rhythm,
         warnings,
         values: values_shown,
     })
@@ -254,6 +268,22 @@ fn deadline(keys: &LoopKeys, values: &Layer, moment: &ResolveContext, wrong: &mu
         wrong.push(diagnostic.hint("give a later one, or remove it"));
     }
     deadline
+}
+
+/// The goal, or the charter of a persona with what makes it one.
+fn goal(
+    (name, dir): (&str, &Path),
+    keys: &LoopKeys,
+    persona: Option<&Layer>,
+    (place, moment): (&Origin, &ResolveContext),
+) -> Result<(String, Option<PersonaSpec>), Vec<Diagnostic>> {
+    if let Some(own) = persona {
+        return persona::spec((name, dir), own, (place, moment)).map(|(charter, spec)| (charter, Some(spec)));
+    }
+    match &keys.goal {
+        Some(text) if !text.0.is_empty() => Ok((text.0.clone(), None)),
+        Some(_) | None => Err(vec![place.blame(format!("loop `{name}` has no goal")).hint("add `goal = \"…\"`")]),
+    }
 }
 
 /// Turns that cost nothing need neither gap nor caps; values that were set explicitly stay.

@@ -18,6 +18,14 @@ pub fn schema() -> Value {
     }
     schema["$defs"]["ResearchRun"] = run;
     schema["properties"]["research"]["additionalProperties"] = serde_json::json!({ "$ref": "#/$defs/ResearchRun" });
+    // So does a persona, which has a charter in place of a goal.
+    let mut persona = schema["$defs"]["PersonaKeys"].clone();
+    let of_loops = schema["$defs"]["LoopKeys"]["properties"].clone();
+    if let (Some(own), Value::Object(more)) = (persona["properties"].as_object_mut(), of_loops) {
+        own.extend(more.into_iter().filter(|(key, _)| key != "goal"));
+    }
+    schema["$defs"]["Persona"] = persona;
+    schema["properties"]["persona"]["additionalProperties"] = serde_json::json!({ "$ref": "#/$defs/Persona" });
     schema
 }
 
@@ -33,6 +41,7 @@ mod tests {
     };
     use super::super::notify::NotifyKeys;
     use super::super::overrides::variables;
+    use super::super::persona::PersonaKeys;
     use super::super::research::ResearchKeys;
     use super::super::resolve::PROTECTED;
     use super::super::settings::{Section, names};
@@ -110,6 +119,9 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<ResearchKeys>(schema, "[research.NAME]");
         text += "\nAll keys of `[loop.NAME]` can stand beside them; `checks` are the guards and may be missing. ";
         text += "`everloop research --loop NAME` runs it, and `everloop up` like any loop.\n";
+        text += &section::<PersonaKeys>(schema, "[persona.NAME]");
+        text += "\nAll keys of `[loop.NAME]` except `goal` can stand beside them; `checks` may be missing. ";
+        text += "`everloop persona start NAME` runs it, and `everloop up` like any loop.\n";
         text += &section::<AgentKeys>(schema, "[agent.NAME]");
         text += &section::<AccountKeys>(schema, "[account.NAME]");
         text +=
@@ -147,6 +159,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("CheckKeys", names::<CheckKeys>()),
             ("MonitorKeys", names::<MonitorKeys>()),
             ("ResearchKeys", names::<ResearchKeys>()),
+            ("PersonaKeys", names::<PersonaKeys>()),
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),

@@ -7,13 +7,14 @@ use super::agent::Chosen;
 use super::guard::GuardKeys;
 use super::keys::{AccountKeys, AgentKeys, IsolationKeys, LoopKeys};
 use super::layer::Layer;
+use super::persona::PersonaKeys;
 use super::research::ResearchKeys;
 use super::settings::names;
 
 /// One value that is in force.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effective {
-    /// `loop.NAME`, `research.NAME`, `agent.NAME` or `account.NAME`.
+    /// `loop.NAME`, `research.NAME`, `persona.NAME`, `agent.NAME` or `account.NAME`.
     pub section: String,
     /// The key in it.
     pub key: String,
@@ -24,11 +25,21 @@ pub struct Effective {
 }
 
 /// All values of a loop, of its agents and of their accounts, in the order of the reference.
-pub(super) fn effective(name: &str, (values, research): (&Layer, Option<&Layer>), agents: &[Chosen]) -> Vec<Effective> {
+pub(super) fn effective(
+    name: &str,
+    (values, research, persona): (&Layer, Option<&Layer>, Option<&Layer>),
+    agents: &[Chosen],
+) -> Vec<Effective> {
     let (own, guard, reach) = (names::<LoopKeys>(), names::<GuardKeys>(), names::<IsolationKeys>());
     let metric = names::<ResearchKeys>();
-    let place = if research.is_some() { format!("research.{name}") } else { format!("loop.{name}") };
+    let rhythm = names::<PersonaKeys>();
+    let place = match (research, persona) {
+        (Some(_), _) => format!("research.{name}"),
+        (None, Some(_)) => format!("persona.{name}"),
+        (None, None) => format!("loop.{name}"),
+    };
     let mut rows = research.map_or_else(Vec::new, |own| section(&place, own, &|key| (position(&metric, key), 0)));
+    rows.extend(persona.map_or_else(Vec::new, |own| section(&place, own, &|key| (position(&rhythm, key), 0))));
     rows.extend(section(&place, values, &|key| match key.split_once('.') {
         Some(("guard", inner)) => (usize::MAX - 1, position(&guard, inner)),
         Some((_, inner)) => (usize::MAX, position(&reach, inner)),

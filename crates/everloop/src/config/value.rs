@@ -18,6 +18,7 @@ use everloop_core::research::{Direction, KeepRule};
 use everloop_core::spec::{self, AgentKind, TextLimit};
 use everloop_core::stream::LimitClass;
 use everloop_core::time::{Time, human, parse_duration};
+pub use everloop_engine::text::nearest;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -601,21 +602,6 @@ fn pick<T: Copy>(value: &Value, options: &[(&str, T)]) -> Result<T, String> {
         let hint = near.map_or(String::new(), |word| format!("; did you mean `\"{word}\"`?"));
         format!("{}{hint}", unfit(&format!("one of {}", words.join(", ")), value))
     })
-}
-
-/// The known word that was probably meant.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// Below this, two words have no more in common than chance gives them.
-    const ALIKE: f64 = 0.88;
-    let plain = |text: &str| text.to_lowercase().replace('-', "_");
-    let word = plain(word);
-    let slips = (word.chars().count() / 3).max(1);
-    let scored = known.into_iter().map(|k| {
-        let k_plain = plain(k);
-        (strsim::osa_distance(&word, &k_plain), strsim::jaro_winkler(&word, &k_plain), k)
-    });
-    let alike = scored.filter(|(distance, likeness, _)| *distance <= slips || *likeness >= ALIKE);
-    alike.min_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1))).map(|(_, _, k)| k)
 }
 
 /// A duration as the file has it: readable, and read back as the same.

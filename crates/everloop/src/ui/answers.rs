@@ -51,6 +51,7 @@ pub fn why(found: &WhyAnswer, look: &StatusStyle) -> Value {
             "sessions": found.sessions.iter().map(session).collect::<Vec<_>>(),
             "signs": found.signs.iter().map(|(rule, sign)| json!({ "rule": rule, "sign": sign })).collect::<Vec<_>>(),
             "supervisor": supervisor(found.supervisor.as_ref()),
+            "next_look": found.next_look,
         }),
     }
 }

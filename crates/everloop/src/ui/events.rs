@@ -9,10 +9,12 @@ use everloop_core::reason::{Reason, RuleId};
 use everloop_core::research::row::short as number;
 use everloop_core::research::sample::Contender;
 use everloop_core::research::state::ExperimentStep;
+use everloop_core::scoreboard::Scoreboard;
 use everloop_core::time::{Time, human};
 use everloop_core::why;
 use jiff::tz::TimeZone;
 
+use super::persona;
 use super::quantities::score;
 use super::quantities::used_up;
 use super::quantities::{Accuracy, clock, moment, money};
@@ -56,9 +58,9 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
     match event {
         Event::LoopCreated { name, spec } => format!("created loop `{name}`: {}", spec.goal),
         Event::SpecChanged { .. } => "settings changed by a person".to_owned(),
-        Event::Baselined { board, .. } if board.0.is_empty() => "baseline: no guards".to_owned(),
-        Event::Baselined { board, .. } => format!("baseline: {}", score(board)),
+        Event::Baselined { board, .. } => baseline(board),
         Event::Experiment { step } => experiment(step),
+        Event::Rhythm { step } => persona::step_line(step),
         Event::Waiting { reason } => {
             let sentence = why::waiting(reason, at, &|time| moment(time, at, zone));
             format!("waits: {}", sentence.trim_end_matches('.'))
@@ -122,6 +124,10 @@ fn say(event: &Event, at: Time, zone: &TimeZone) -> String {
         Event::ConfigRevoked { dir, by } => format!("everloop.toml of {dir} is not in force any more: revoked by {by}"),
         Event::Note { text } => text.clone(),
     }
+}
+
+fn baseline(board: &Scoreboard) -> String {
+    if board.0.is_empty() { "baseline: no checks".to_owned() } else { format!("baseline: {}", score(board)) }
 }
 
 fn refused(agent: &str, why: &str) -> String {

@@ -29,6 +29,7 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/recovery.md", "recovery.txt"),
     ("docs/report.md", "report.txt"),
     ("docs/research.md", "research.txt"),
+    ("docs/rhythm.md", "rhythm.txt"),
     ("docs/security.md", "security.txt"),
     ("ARCHITECTURE.md", "architecture.txt"),
     ("docs/config.md", "config.txt"),

@@ -67,6 +67,7 @@ fn spec() -> LoopSpec {
         watch: WatchSpec::default(),
         isolation: IsolationSpec::default(),
         research: None,
+        persona: None,
     }
 }
 

@@ -121,6 +121,10 @@ fn with_flags(state: &LoopState, wanted: &LoopSpec, now: Time) -> LoopSpec {
     spec.guard.clone_from(&wanted.guard);
     spec.watch.clone_from(&wanted.watch);
     spec.isolation.clone_from(&wanted.isolation);
+    if wanted.persona.is_some() {
+        spec.goal.clone_from(&wanted.goal);
+        spec.persona.clone_from(&wanted.persona);
+    }
     spec.guard.budget = budget(state, &shared_budget(state, wanted));
     let workers = u32::try_from(state.team().len()).unwrap_or(u32::MAX);
     spec.guard.max_parallel_turns = spec.guard.max_parallel_turns.max(if workers > 1 { workers } else { 0 });
@@ -181,6 +185,8 @@ fn changes(old: &LoopSpec, new: &LoopSpec) -> Vec<&'static str> {
         ("agent", agents(old) != agents(new)),
         ("watch", old.watch != new.watch),
         ("isolation", old.isolation != new.isolation),
+        ("charter", old.goal != new.goal),
+        ("rhythm", old.persona != new.persona),
     ];
     rows.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
 }

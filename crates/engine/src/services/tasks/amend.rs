@@ -3,6 +3,7 @@
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, TaskId};
 use everloop_core::op::{Amendment, Op, Refusal};
+use everloop_core::rhythm::row::WAITING;
 use everloop_core::watch::KEEPALIVE;
 use everloop_store::{Error, Ledger};
 use serde::Serialize;
@@ -74,6 +75,10 @@ pub fn amend(context: &ServiceContext, request: &AmendTask) -> Result<TaskAmende
         return Err(Failure::usage(format!("task `{id}` drives the monitors of its loop and is the loop's own")).hint(
             "`everloop pause` or `everloop stop` ends the watch, and so does an everloop.toml without monitors",
         ));
+    }
+    if row.task.kind == WAITING {
+        return Err(Failure::usage(format!("task `{id}` is a signal that waits for its persona"))
+            .hint("the persona's next turn takes it; `everloop persona list` shows what waits"));
     }
     match change.fence() {
         Some(_) => held_by_caller(&row, context)?,

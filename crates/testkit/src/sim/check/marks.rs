@@ -113,6 +113,7 @@ pub(super) fn of(event: &Event) -> &'static str {
         | Event::SpecChanged { .. }
         | Event::Baselined { .. }
         | Event::Experiment { .. }
+        | Event::Rhythm { .. }
         | Event::TurnExited { .. }
         | Event::TurnJudged { .. }
         | Event::Attached { .. }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use everloop_core::action::Input;
-use everloop_core::decide::{Context, Ready, decide};
+use everloop_core::decide::{Context, PersonaContext, Ready, decide};
 use everloop_core::event::{Exit, Judgement};
 use everloop_core::guard::Guards;
 use everloop_core::ids::{LoopId, NodeId};
@@ -14,6 +14,7 @@ use everloop_core::research::judge::Inspection;
 use everloop_core::research::race::baseline_suffices;
 use everloop_core::research::sample::{Measured, Sample};
 use everloop_core::research::{Direction, MetricSpec, ResearchSpec};
+use everloop_core::rhythm::calendar::TableCalendar;
 use everloop_core::scoreboard::Scoreboard;
 use everloop_core::state::{LoopState, Phase, TurnStage};
 use everloop_core::time::Time;
@@ -138,6 +139,7 @@ impl Run {
         let node = NodeId::new("here");
         let task = &self.state.task;
         let current = task.id.clone().map(|id| Ready { id, fence: task.fence, kind: "batch".to_owned(), priority: 0 });
+        let calendar = TableCalendar::new();
         let context = Context {
             now: self.now,
             seed: self.decisions,
@@ -152,6 +154,7 @@ impl Run {
             current_task: current,
             board_task: None,
             keepalive: None,
+            persona: PersonaContext::quiet(&calendar),
         };
         let decision = decide(&self.state, input, &context);
         (self.state, self.guards, self.immune) = (decision.state, decision.guards, decision.immune);

@@ -1,0 +1,235 @@
+//! Personas: they sleep without a turn, wake by signals, and never pass over the guard.
+
+use everloop_core::action::LoopCommand;
+use everloop_core::decide::{Decision, Ready};
+use everloop_core::event::{Event, Exit, Judgement, Outcome};
+use everloop_core::ids::{Fence, LoopId};
+use everloop_core::op::Op;
+use everloop_core::rhythm::persona::PersonaSpec;
+use everloop_core::rhythm::row::{WAITING, WaitingSignal, row_id, taken_by};
+use everloop_core::rhythm::signal::{Signal, SignalClass};
+use everloop_core::rhythm::wish::{WakeWish, WishLine};
+use everloop_core::time::Time;
+
+use crate::rig::{Rig, actions, outcome, secs};
+
+/// A persona without checks that has looked once and sleeps.
+fn asleep(change: impl FnOnce(&mut PersonaSpec)) -> Rig {
+    let mut persona = PersonaSpec::default();
+    change(&mut persona);
+    let mut rig = Rig::with(|spec| {
+        spec.checks.clear();
+        spec.persona = Some(Box::new(persona));
+    });
+    rig.baseline(0);
+    assert_eq!((rig.phase(), rig.waits_for()), ("asleep", "rhythm"));
+    rig
+}
+
+fn signal(id: &str, class: SignalClass) -> Signal {
+    let (to, tags) = ("echo".parse().expect("a name"), [].into());
+    let (topic, body, from) = (String::new(), format!("body {id}"), String::new());
+    Signal {
+        id: id.to_owned(),
+        to,
+        class,
+        tags,
+        topic,
+        body,
+        from,
+        at: Time(0),
+        source: "cli".to_owned(),
+        passed_by: None,
+    }
+}
+
+/// Sends a signal as the shell does: with what the ledger knows.
+fn send(rig: &mut Rig, signal: &Signal) -> Decision {
+    let id = row_id(&rig.state.id, signal);
+    rig.known = rig.waiting.iter().any(|waiting| waiting.row.id == id);
+    if !rig.known {
+        let row = Ready { id, fence: Fence(0), kind: WAITING.to_owned(), priority: 0 };
+        rig.waiting.push(WaitingSignal { row, signal: signal.clone() });
+    }
+    let decision = rig.ask(LoopCommand::Signal { signal: Box::new(signal.clone()) });
+    rig.known = false;
+    decision
+}
+
+/// The bodies in the task that a turn begins with; the rows are taken.
+fn begun(rig: &mut Rig, decision: &Decision) -> Vec<String> {
+    let task = decision.ops.iter().find_map(|op| match op {
+        Op::Enqueue(task) if task.kind == "batch" => Some(task.clone()),
+        _ => None,
+    });
+    rig.waiting.clear();
+    taken_by(&task.expect("a task of its own")).into_iter().map(|signal| signal.body).collect()
+}
+
+#[test]
+fn with_nothing_to_do_it_looks_more_and_more_rarely_and_takes_no_turn() {
+    let mut rig = asleep(|_| {});
+    let mut naps = Vec::new();
+    for _ in 0..10 {
+        let before = rig.now;
+        let decision = rig.wait_out();
+        naps.push(rig.now.since(before).as_secs() / 60);
+        assert!(decision.actions.is_empty() && decision.events.len() == 2, "{:?}", decision.events);
+        let again = rig.tick(1);
+        assert!(again.events.is_empty(), "between looks nothing is written: {:?}", again.events);
+        rig.now = rig.now - secs(1);
+    }
+    assert_eq!(naps, [20, 30, 45, 67, 101, 151, 227, 240, 240, 240]);
+    assert_eq!(rig.state.task.started, 0);
+}
+
+#[test]
+fn a_signal_wakes_through_the_checks_and_the_guard() {
+    let mut rig = asleep(|_| {});
+    assert_eq!(actions(&send(&mut rig, &signal("1", SignalClass::Medium))), ["baseline"]);
+    assert!(send(&mut rig, &signal("1", SignalClass::Medium)).events.is_empty(), "the same one is taken once");
+    send(&mut rig, &signal("2", SignalClass::Low));
+    let started = rig.baseline(0);
+    assert_eq!(actions(&started), ["spawn"]);
+    assert_eq!(begun(&mut rig, &started), ["body 1", "body 2"]);
+    let ended = started.ops.iter().filter(|op| matches!(op, Op::Finish { .. })).count();
+    assert_eq!(ended, 2, "their rows end in the same transaction");
+    rig.exit(30, 0);
+    let done = rig.judged_as(Judgement::default());
+    assert_eq!((outcome(&done), rig.phase()), (Outcome::NoOp, "asleep"));
+    assert_eq!(rig.state.persona.as_ref().map(|persona| persona.waiting), Some(0));
+}
+
+#[test]
+fn low_sleeps_on_and_the_second_one_wakes() {
+    let mut rig = asleep(|_| {});
+    assert!(actions(&send(&mut rig, &signal("1", SignalClass::Low))).is_empty());
+    assert_eq!(rig.phase(), "asleep");
+    rig.now = rig.now + secs(599);
+    assert_eq!(actions(&send(&mut rig, &signal("2", SignalClass::Low))), ["baseline"]);
+}
+
+#[test]
+fn one_faint_signal_is_work_for_the_next_look_and_an_ignored_one_is_not() {
+    let mut rig = asleep(|spec| spec.reflex.ignore = vec![everloop_core::rhythm::reflex::SignalPattern::new("noise")]);
+    send(&mut rig, &Signal { tags: ["noise".to_owned()].into(), ..signal("1", SignalClass::High) });
+    assert!(actions(&rig.wait_out()).is_empty(), "an ignored one never wakes");
+    send(&mut rig, &signal("2", SignalClass::Low));
+    assert_eq!(actions(&rig.wait_out()), ["baseline"]);
+    let started = rig.baseline(0);
+    assert_eq!(begun(&mut rig, &started), ["body 1", "body 2"], "the next prompt has both");
+}
+
+#[test]
+fn a_high_signal_is_passed_on_once() {
+    let mut rig = asleep(|spec| spec.reflex.related = ["b", "c"].map(|n| n.parse().expect("a name")).to_vec());
+    rig.related =
+        vec![("b".parse().expect("a name"), LoopId::new("lb")), ("c".parse().expect("a name"), LoopId::new("lc"))];
+    let passed = |decision: &Decision| {
+        let to = |op: &Op| if let Op::Signal { to, .. } = op { Some(to.clone()) } else { None };
+        decision.ops.iter().filter_map(to).collect::<Vec<_>>()
+    };
+    assert_eq!(passed(&send(&mut rig, &signal("1", SignalClass::High))), ["lb", "lc"]);
+    let copy = Signal { passed_by: Some("b".parse().expect("a name")), ..signal("2", SignalClass::High) };
+    assert!(passed(&send(&mut rig, &copy)).is_empty(), "a copy goes no further");
+    assert!(passed(&send(&mut rig, &signal("3", SignalClass::Medium))).is_empty());
+}
+
+#[test]
+fn a_signal_does_not_end_a_wait_of_the_guard() {
+    let mut rig = asleep(|_| {});
+    rig.state.spec.guard.min_gap = secs(600);
+    send(&mut rig, &signal("1", SignalClass::Medium));
+    rig.baseline(0);
+    rig.waiting.clear();
+    rig.exit(30, 0);
+    rig.judged_as(Judgement::default());
+    send(&mut rig, &signal("2", SignalClass::High));
+    assert!(actions(&rig.baseline(0)).is_empty());
+    assert_eq!(rig.waits_for(), "guard.gap");
+    assert!(actions(&send(&mut rig, &signal("3", SignalClass::High))).is_empty());
+    assert_eq!(rig.waits_for(), "guard.gap");
+    assert_eq!(rig.state.persona_status().map(|status| status.as_str()), Some("cooling"));
+    let started = rig.wait_out();
+    assert_eq!(begun(&mut rig, &started), ["body 2", "body 3"]);
+}
+
+#[test]
+fn a_turn_that_was_lost_has_the_same_signals_again() {
+    let mut rig = asleep(|_| {});
+    send(&mut rig, &signal("1", SignalClass::Medium));
+    let started = rig.baseline(0);
+    assert_eq!(begun(&mut rig, &started), ["body 1"]);
+    let task = rig.state.task.id.clone();
+    rig.give(&everloop_core::action::Input::Vanished { turn: rig.turn() });
+    while rig.phase() != "running" {
+        rig.wait_out();
+    }
+    assert_eq!(rig.state.task.id, task);
+    rig.exit(30, 0);
+    rig.judged_as(Judgement::default());
+    assert_eq!(rig.phase(), "asleep");
+    assert_eq!(rig.state.persona.as_ref().map(|persona| persona.yields.worked), Some(1));
+}
+
+#[test]
+fn the_agents_wish_is_the_next_look_and_an_unreadable_one_is_noted() {
+    let wished = |wish: WishLine| {
+        let mut rig = asleep(|_| {});
+        send(&mut rig, &signal("1", SignalClass::Medium));
+        rig.baseline(0);
+        rig.waiting.clear();
+        rig.exit_as(30, Exit { code: Some(0), wish: Some(wish), ..Exit::default() });
+        let done = rig.judged_as(Judgement::default());
+        let noted = done.events.iter().any(|event| matches!(event, Event::Note { .. }));
+        let before = rig.now;
+        rig.wait_out();
+        (rig.now.since(before).as_secs(), noted)
+    };
+    assert_eq!(wished(WishLine::Wish(WakeWish::In { wait: secs(900) })), (900, false));
+    // One task, and the signal is more than its noise floor: the usual pace, shortened.
+    let (usual, noted) = wished(WishLine::Unreadable("soon".to_owned()));
+    assert!(noted && usual < 600, "{usual}");
+}
+
+#[test]
+fn the_wish_of_a_turn_that_ends_during_a_pause_counts() {
+    let mut rig = asleep(|_| {});
+    send(&mut rig, &signal("1", SignalClass::Medium));
+    rig.baseline(0);
+    rig.waiting.clear();
+    rig.ask(LoopCommand::Pause { reason: String::new(), until: None });
+    let wish = WakeWish::In { wait: secs(900) };
+    rig.exit_as(30, Exit { code: Some(0), wish: Some(WishLine::Wish(wish.clone())), ..Exit::default() });
+    rig.judged_as(Judgement::default());
+    assert_eq!(rig.waits_for(), "paused");
+    assert_eq!(rig.state.persona.as_ref().and_then(|persona| persona.history.wish.clone()), Some(wish));
+}
+
+#[test]
+fn a_persona_is_never_reached_and_its_good_work_lands() {
+    let mut rig = Rig::with(|spec| spec.persona = Some(Box::default()));
+    rig.baseline(3);
+    assert_eq!(rig.phase(), "asleep", "all checks pass");
+    send(&mut rig, &signal("1", SignalClass::Medium));
+    rig.baseline(3);
+    rig.waiting.clear();
+    rig.exit(30, 0);
+    assert_eq!(actions(&rig.judged(3)), ["integrate"]);
+    let done = rig.landed();
+    assert_eq!((outcome(&done), rig.phase()), (Outcome::Progress, "asleep"));
+}
+
+#[test]
+fn messages_and_tasks_wake_and_a_person_may_look_at_any_time() {
+    let mut rig = asleep(|_| {});
+    let (message, trust) = ("look here".to_owned(), everloop_core::op::Trust::Operator);
+    assert_eq!(actions(&rig.ask(LoopCommand::Steer { message, trust })), ["baseline"]);
+    let mut rig = asleep(|_| {});
+    rig.put("t1", "task", 0);
+    assert_eq!(actions(&rig.tick(1)), ["baseline"]);
+    let mut rig = asleep(|_| {});
+    rig.ask(LoopCommand::Wake);
+    assert!(actions(&rig.baseline(0)).is_empty(), "a look alone is no turn");
+    assert_eq!(rig.phase(), "asleep");
+}

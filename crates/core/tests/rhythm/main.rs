@@ -1,0 +1,27 @@
+//! Rhythm from outside: a simulated year of personas, and that each planted mistake is
+//! found.
+
+mod budget;
+mod cases;
+mod journal;
+mod mistakes;
+mod world;
+mod year;
+
+use everloop_core::rhythm::calendar::TableCalendar;
+use everloop_core::time::Time;
+
+/// A moment of 2026, in UTC.
+fn at(month: i64, day: i64, hour: i64, minute: i64) -> Time {
+    const DAYS: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let days = 20_454 + DAYS[usize::try_from(month - 1).expect("a month")] + day - 1;
+    Time(((days * 24 + hour) * 60 + minute) * 60_000)
+}
+
+/// Three zones with their changes of 2026.
+fn zones() -> TableCalendar {
+    TableCalendar::new()
+        .with("Europe/Berlin", 60, &[(at(3, 29, 1, 0), 120), (at(10, 25, 1, 0), 60)])
+        .with("America/New_York", -300, &[(at(3, 8, 7, 0), -240), (at(11, 1, 6, 0), -300)])
+        .with("Australia/Lord_Howe", 660, &[(at(4, 4, 15, 0), 630), (at(10, 3, 15, 30), 660)])
+}

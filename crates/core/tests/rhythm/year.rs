@@ -1,0 +1,20 @@
+//! A year of personas with storms, silent sources, clocks that jump, holds and small budgets: no
+//! promise is broken.
+
+use crate::{budget, world};
+
+#[test]
+fn a_year_breaks_no_promise() {
+    let mut sums = world::Sums::default();
+    let years = budget::seeds(2, |seed| match world::year(seed) {
+        Ok(found) => sums.add(found),
+        Err(broken) => panic!("seed {seed}: {broken}"),
+    });
+    // A world in which nothing happens would keep every promise.
+    assert!(sums.is_lively(years), "{years} years: {sums:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_year() {
+    assert_eq!(world::year(7), world::year(7));
+}
