@@ -55,6 +55,7 @@ mod outbound;
 mod pane;
 mod pane_watch;
 mod perform;
+mod places;
 pub mod prompt;
 mod prune;
 mod reply_listener;

@@ -29,8 +29,13 @@ pub(super) struct Switch {
     pub id_bytes: usize,
 }
 
-/// A difference: the path, and the mode and object to come, or nothing.
-type Difference = (Vec<u8>, Option<(u32, String)>);
+/// A path that differs, and what comes there: mode and object, later mode and content.
+struct Difference<T> {
+    path: PathBuf,
+    /// A file is there now.
+    is_there: bool,
+    to: Option<(u32, T)>,
+}
 
 impl Switch {
     /// Switches. False when only git can do it; the folder may then be between the two.
@@ -38,7 +43,7 @@ impl Switch {
         let this = self.clone();
         let Some(differences) = files::apart(move || this.differences()).await? else { return Ok(false) };
         let mut contents = Vec::with_capacity(differences.len());
-        for (path, to) in differences {
+        for Difference { path, is_there, to } in differences {
             let to = match to {
                 None => None,
                 Some((mode, id)) => match blobs.blob(&id).await {
@@ -46,13 +51,13 @@ impl Switch {
                     None => return Ok(false),
                 },
             };
-            contents.push((git::path_from(&path), to));
+            contents.push(Difference { path, is_there, to });
         }
         files::apart(move || Ok(self.apply(&contents).is_ok())).await
     }
 
     /// What differs; `None` when it is too much, or not for this module.
-    fn differences(&self) -> Result<Option<Vec<Difference>>, WorkspaceError> {
+    fn differences(&self) -> Result<Option<Vec<Difference<String>>>, WorkspaceError> {
         let load = |path: &Path| fs::read(path).map_err(WorkspaceError::files("read", path));
         let (from, to) = (load(&self.index)?, load(&self.to)?);
         let (Some((from, _)), Some((to, trees))) =
@@ -68,12 +73,13 @@ impl Switch {
         Ok((found.len() <= MOST_FILES).then_some(found))
     }
 
-    fn apply(&self, contents: &[(PathBuf, Option<(u32, Vec<u8>)>)]) -> io::Result<()> {
-        // All that goes first: a folder may come in the place of a file.
-        for (path, _) in contents {
-            self.take_away(path)?;
+    fn apply(&self, contents: &[Difference<Vec<u8>>]) -> io::Result<()> {
+        // All that goes first, from the last to the first: a folder may come in the place of a file,
+        // and a file in the place of a folder.
+        for difference in contents.iter().rev().filter(|difference| difference.is_there) {
+            self.take_away(&difference.path)?;
         }
-        for (path, to) in contents {
+        for Difference { path, to, .. } in contents {
             if let Some((mode, content)) = to {
                 self.put(path, *mode, content)?;
             }
@@ -137,7 +143,7 @@ impl Switch {
 }
 
 /// What differs between two lists in order.
-fn compare(from: &[Entry<'_>], to: &[Entry<'_>]) -> Vec<Difference> {
+fn compare(from: &[Entry<'_>], to: &[Entry<'_>]) -> Vec<Difference<String>> {
     let coming = |entry: &Entry<'_>| Some((entry.mode, everloop_core::hex::hex(entry.id)));
     let (mut found, mut from, mut to) = (Vec::new(), from.iter().peekable(), to.iter().peekable());
     loop {
@@ -149,11 +155,10 @@ fn compare(from: &[Entry<'_>], to: &[Entry<'_>]) -> Vec<Difference> {
         };
         let old = if order.is_le() { from.next() } else { None };
         let new = if order.is_ge() { to.next() } else { None };
-        match (old, new) {
-            (Some(old), Some(new)) if old.is_same(new) => {}
-            (_, Some(new)) => found.push((new.path.to_vec(), coming(new))),
-            (Some(old), None) => found.push((old.path.to_vec(), None)),
-            (None, None) => {}
+        let is_same = old.zip(new).is_some_and(|(old, new)| old.is_same(new));
+        if let Some(entry) = new.or(old).filter(|_| !is_same) {
+            let path = git::path_from(entry.path);
+            found.push(Difference { path, is_there: old.is_some(), to: new.and_then(coming) });
         }
     }
 }

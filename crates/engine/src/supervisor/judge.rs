@@ -16,6 +16,7 @@ use everloop_core::spec::{CheckSpec, WorkspaceMode};
 use everloop_core::state::Phase;
 
 use super::action_run::{ActionRun, full_text};
+use super::places;
 use crate::account;
 
 impl ActionRun {
@@ -70,7 +71,9 @@ impl ActionRun {
         let (base, work) = (self.base_of(turn), self.state.next_base().cloned());
         let examined_from = self.examined_from(base.as_deref());
         let started = Started { base: base.as_deref(), work: work.as_deref(), examined_from: examined_from.as_deref() };
+        let place = places::place().await;
         let mut found = self.workspace().await?.collect(&commit_meta, &started).await.map_err(|e| full_text(&e))?;
+        drop(place);
         for note in &found.notes {
             tracing::info!(%turn, "{note}");
         }

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use super::action_run::{ActionRun, full_text};
 use super::diff::Diff;
+use super::places;
 use super::stream::{Cap, Counting, Follow, PROMPT_FILE, agent_of};
 use crate::account;
 use crate::error::Failure;
@@ -162,10 +163,12 @@ impl ActionRun {
         let account = account::environment(&agent, &self.outside)?;
         let dir = self.home.turn(id);
         self.home.make(&dir).map_err(|f| f.message)?;
+        let place = places::place().await;
         self.rescue().await;
         let work = self.state.next_base().cloned();
         let workspace = self.workspace().await?;
         let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
+        drop(place);
         self.base.clone_from(&base.commit);
         if let Some(dropped) = &base.dropped {
             prompt.push_str(&set_aside(dropped));
