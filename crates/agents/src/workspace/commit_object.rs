@@ -16,7 +16,7 @@ pub(super) fn text(author: &CommitAuthor, tree: &str, parents: &[&str], message:
     if message.contains('\0') {
         return None;
     }
-    let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+    let parents = parents.iter().fold(String::new(), |text, parent| text + "parent " + parent + "\n");
     let date = jiff::Zoned::now().strftime("%s %z").to_string();
     let end = if message.ends_with('\n') { "" } else { "\n" };
     Some(format!("tree {tree}\n{parents}author {author} {date}\ncommitter {EVERLOOP} {date}\n\n{message}{end}"))

@@ -60,7 +60,7 @@ impl Objects {
 
     fn name(&self, parts: &[&[u8]]) -> String {
         fn digest<D: Digest>(parts: &[&[u8]]) -> String {
-            hex(&parts.iter().fold(D::new(), |hash, part| hash.chain_update(part)).finalize())
+            hex(&parts.iter().fold(D::new(), D::chain_update).finalize())
         }
         if self.id_bytes == SHA1_BYTES { digest::<Sha1>(parts) } else { digest::<Sha256>(parts) }
     }

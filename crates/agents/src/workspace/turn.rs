@@ -248,11 +248,8 @@ impl Checkouts {
         };
         // What the work changes in all is needed before the checks run, and one process finds both.
         let compared = diff::to_tree(self.git(), &self.sessions.lists, &from, &tree);
-        let tree_of = |commit: &str| match commit {
-            _ if commit == note.base => Some(from[0].as_str()),
-            _ if commit == self.start => Some(from[1].as_str()),
-            _ => None,
-        };
+        let known = [(&note.base, &from[0]), (&self.start, &from[1])];
+        let tree_of = |commit: &str| known.iter().find(|known| known.0 == commit).map(|known| known.1.as_str());
         let examined = started.examined_from.map(|commit| (commit, tree_of(commit)));
         let patch = experiment::known((self.git(), &self.sessions.patches), examined, &tree);
         let (kept, compared, patch, ready) = tokio::join!(kept, compared, patch, self.go_ahead(ahead, &tree));

@@ -90,13 +90,13 @@ impl<'a> CachedTree<'a> {
             };
             let folder = &entry.path[..=path.len() + slash];
             let known = self.below.iter().find(|tree| tree.name == &rest[..slash]);
-            let tree = match known.and_then(|known| known.unchanged(folder, &entries[at..], making)) {
-                Some(tree) => tree,
-                None => {
-                    let end = entries[at..].partition_point(|entry| entry.path.starts_with(folder));
-                    let made = known.unwrap_or(&Self::default()).make_folder(folder, &entries[at..at + end], making)?;
-                    Self { name: &rest[..slash], ..made }
-                }
+            let unchanged = known.and_then(|known| known.unchanged(folder, &entries[at..], making));
+            let tree = if let Some(tree) = unchanged {
+                tree
+            } else {
+                let end = entries[at..].partition_point(|entry| entry.path.starts_with(folder));
+                let made = known.unwrap_or(&Self::default()).make_folder(folder, &entries[at..at + end], making)?;
+                Self { name: &rest[..slash], ..made }
             };
             let Some((count, id)) = &tree.made else { return Err(io::Error::other("a tree was not made")) };
             put(&mut content, "40000", (&rest[..slash], id));
