@@ -49,7 +49,7 @@ pub use control::{close, interrupt, kill, stop};
 pub use error::JobError;
 pub use files::create_private;
 pub use handle::{JobEnd, Running, ShimProgram, adopt, start};
-pub use inside::{InsideJob, inside_job};
+pub use inside::{InsideJob, inside_job, job_of_process};
 pub use job_log::{JobRecord, Started, foreign_lines, record, started};
 pub use output::{both_ends, output};
 pub use recover::{JobTrace, clear, inspect, is_clear, reap_marked};

@@ -17,7 +17,7 @@
 //! - `short_command`: the commands of monitors and channels: isolated, bounded, without a job
 //! - `http_client`: the HTTP client of channels, of the API agent and of monitors
 //! - [`prices`]: list prices and context windows of models
-//! - [`process`]: identity of a process; [`clock`]: the clocks of this machine
+//! - [`process`]: identity of a process; [`peer`]: those behind a connection; [`clock`]: the clocks of this machine
 
 pub mod acp;
 pub mod agent;
@@ -32,6 +32,7 @@ mod http_client;
 pub mod isolation;
 pub mod job;
 pub mod monitor;
+pub mod peer;
 pub mod prices;
 pub mod process;
 pub mod protect;

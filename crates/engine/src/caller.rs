@@ -4,9 +4,11 @@
 //! A turn is known by its variable, and without it by where its processes are: a command that drops
 //! the variable is still below the shim of its job.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use everloop_agents::job::{self, InsideJob};
+use everloop_agents::peer;
 use everloop_core::op::Trust;
 
 use crate::state_folder::StateFolder;
@@ -79,12 +81,40 @@ impl Caller {
     }
 }
 
+/// The program on the other end of a connection over loopback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The command of a turn or of a check, by its name.
+    Job(String),
+    /// Any other program of this machine.
+    Program,
+    /// One that the kernel does not show.
+    Unknown,
+}
+
+impl Peer {
+    /// Of the connection from `peer` to `here`. A connection that several processes hold belongs to a
+    /// job if one of them does.
+    pub fn of(home: &StateFolder, peer: SocketAddr, here: SocketAddr) -> Self {
+        let processes = peer::processes_at(peer, here);
+        match processes.iter().find_map(|pid| job::job_of_process(home.root(), *pid)) {
+            Some(found) => Self::Job(named(&found).unwrap_or_else(|| "that is over".to_owned())),
+            None if processes.is_empty() => Self::Unknown,
+            None => Self::Program,
+        }
+    }
+}
+
 /// The turn or check of a state folder that this process is part of, with any variables.
 pub fn inside(state_dir: Option<&Path>) -> Option<String> {
     let root = StateFolder::place(state_dir).ok()?;
-    let InsideJob::Of(dir) = job::inside_job(&root)? else {
-        return turn().or_else(|| Some("that is over".to_owned()));
-    };
+    let found = job::inside_job(&root)?;
+    named(&found).or_else(turn).or_else(|| Some("that is over".to_owned()))
+}
+
+/// The name of a job's turn; `None` for a job without a shim.
+fn named(found: &InsideJob) -> Option<String> {
+    let InsideJob::Of(dir) = found else { return None };
     let names: Vec<&str> = dir.iter().rev().take(2).filter_map(|name| name.to_str()).collect();
     match names[..] {
         [turn, "turns"] => Some(turn.to_owned()),

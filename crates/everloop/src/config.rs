@@ -65,7 +65,7 @@ pub use schema::schema;
 pub use show::{WithOrigin, render};
 pub use value::{Deadline, ListenAddress};
 
-use keys::NodeKeys;
+use keys::{GatewayKeys, NodeKeys};
 use layer::{Layer, Origin};
 use read::{FileOwner, Sections, read};
 use resolve::LoopKind;
@@ -253,6 +253,13 @@ impl Config {
         let mut node = self.user.node.clone();
         node.lay(&self.project.node);
         Ok(node.typed::<NodeKeys>()?.listen)
+    }
+
+    /// Whether signals over the port need no token; the project's value overrides the user's.
+    pub fn gateway_is_open(&self) -> Result<bool, ConfigError> {
+        let mut gateway = self.user.gateway.clone();
+        gateway.lay(&self.project.gateway);
+        Ok(gateway.typed::<GatewayKeys>()?.open.is_some_and(|open| open.0))
     }
 
     /// One loop or research run of the file, with all settings that apply to it.

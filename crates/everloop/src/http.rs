@@ -6,9 +6,10 @@
 //! - `access`: which requests are served; `answer`: what goes out, and how much may come in
 //! - `health`: `GET /health`; `metrics`: `GET /metrics`; `look`: what both read in the ledger
 //! - `telemetry`: `POST /v1/metrics` and `/v1/logs`
+//! - `gateway`: `POST /signal/PERSONA`
 //! - `mcp`: `POST /mcp`; `read`: `GET /api/VERB`, what verbs that read answer
 //!
-//! Nothing here decides, and nothing but `mcp` writes to the ledger. No request makes the
+//! Nothing here decides, and nothing but `mcp` and `gateway` writes to the ledger. No request makes the
 //! supervisor wait: what reads the ledger does so on a thread of its own.
 
 use std::net::TcpListener;
@@ -30,6 +31,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 
 mod access;
 mod answer;
+mod gateway;
 mod health;
 mod look;
 mod mcp;
@@ -47,25 +49,40 @@ const MAX_MCP_CALLS: usize = 8;
 /// Each holds a thread, and may run git.
 const MAX_READS: usize = 4;
 
+/// Whether signals need the token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gateway {
+    /// They need it, whichever program sends them.
+    #[default]
+    Token,
+    /// Those of programs on this machine need none.
+    Open,
+}
+
 /// Serves a supervisor's port over HTTP.
-pub struct Http;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Http {
+    pub gateway: Gateway,
+}
 
 impl ServePort for Http {
     fn serve(&self, listener: TcpListener, state: Arc<PortState>) {
-        serve::spawn(listener, router(state));
+        serve::spawn(listener, router(state, self.gateway));
     }
 }
 
 /// What handlers get.
 struct App {
     port: Arc<PortState>,
+    gateway: Gateway,
     looked: look::Cache,
     /// Permits of calls of verbs that read.
     reads: Arc<Semaphore>,
 }
 
-fn router(port: Arc<PortState>) -> Router {
-    let app = Arc::new(App { port, looked: look::Cache::default(), reads: Arc::new(Semaphore::new(MAX_READS)) });
+fn router(port: Arc<PortState>, gateway: Gateway) -> Router {
+    let app =
+        Arc::new(App { port, gateway, looked: look::Cache::default(), reads: Arc::new(Semaphore::new(MAX_READS)) });
     // Open to every program of this machine. These pages contain no secrets, so they may be
     // compressed.
     let open = Router::new()
@@ -79,6 +96,7 @@ fn router(port: Arc<PortState>) -> Router {
         .route_layer(GlobalConcurrencyLimitLayer::new(MAX_MCP_CALLS));
     let private =
         tools.merge(read::routes()).route_layer(middleware::from_fn_with_state(Arc::clone(&app), access::with_token));
+    let signals = gateway::routes().route_layer(middleware::from_fn_with_state(Arc::clone(&app), gateway::admitted));
     let limits = ServiceBuilder::new()
         .layer(SetResponseHeaderLayer::if_not_present(CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .layer(SetResponseHeaderLayer::if_not_present(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
@@ -87,6 +105,7 @@ fn router(port: Arc<PortState>) -> Router {
         .timeout(REQUEST_TIMEOUT);
     open.merge(turns)
         .merge(private)
+        .merge(signals)
         .fallback(elsewhere)
         .method_not_allowed_fallback(|| async { Answer::error(405, "this path takes another method, see Allow") })
         .layer(limits)

@@ -1,5 +1,5 @@
-//! Whether this process is part of a job of a state folder, with any environment: by its ancestors,
-//! by its control group, and by the number that it inherited.
+//! Whether a process is part of a job of a state folder, with any environment: by its ancestors, by
+//! its control group, and by the number that it inherited.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,19 +23,25 @@ pub enum InsideJob {
 
 /// The job of the state folder `root` that this process is part of.
 pub fn inside_job(root: &Path) -> Option<InsideJob> {
+    job_of_process(root, std::process::id().cast_signed())
+}
+
+/// The job of the state folder `root` that a process is part of.
+pub fn job_of_process(root: &Path, pid: i32) -> Option<InsideJob> {
     if planted::is(Bug::CallersByVariable) {
         return None;
     }
     let root = root.canonicalize().ok()?;
-    let pid = std::process::id() as i32;
     let of = |pid: i32| job_of_shim(pid).filter(|dir| dir.starts_with(&root));
     // The outermost one: below it, a command can start processes under any name.
     let ancestors = process::line_of(pid);
     let above = ancestors.iter().rev().find_map(|pid| of(*pid));
-    let grouped = || cgroup::shim_of(&fs::read_to_string("/proc/self/cgroup").ok()?).and_then(of);
+    let grouped = || cgroup::shim_of(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?).and_then(of);
     let branded = || {
         let state = key::state_mark(&root).ok()?;
-        brand::own().filter(|number| key::is_of_state(*number, &state))
+        let own = pid == std::process::id().cast_signed();
+        let number = if own { brand::own() } else { brand::of(pid) };
+        number.filter(|number| key::is_of_state(*number, &state))
     };
     let dir = above.or_else(grouped);
     // everloop's own program, which types into a pane, is a job of its own and not an agent in one.

@@ -13,7 +13,11 @@ use super::create::draw;
 use super::loops::{Taker, send};
 use super::persona::find;
 use super::{ServiceContext, loops};
+use crate::caller::Caller;
 use crate::error::Failure;
+
+/// The source of signals that turns send.
+const TURN: &str = "turn";
 
 /// A signal to be sent.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +29,8 @@ pub struct SignalRequest {
     pub topic: String,
     /// Unique at its source; without one it is drawn.
     pub id: Option<String>,
+    /// The sender as the source names it; without one the caller.
+    pub from: Option<String>,
 }
 
 /// What became of a signal.
@@ -44,11 +50,12 @@ pub struct SignalAnswer {
 /// Sends a signal. What a turn sends is no more than medium, and not to itself: its persona has a
 /// wake of its own choice.
 pub fn signal(context: &ServiceContext, request: SignalRequest) -> Result<SignalAnswer, Failure> {
-    let SignalRequest { persona, text, class, tags, topic, id } = request;
+    let SignalRequest { persona, text, class, tags, topic, id, from } = request;
     let home = context.home()?;
     let ledger = context.writer(&home)?;
     let state = find(&ledger, &persona)?;
-    if class == SignalClass::High {
+    let source = source(&context.caller);
+    if class == SignalClass::High && source == TURN {
         context.for_a_person("send a signal of class high")?;
     }
     if context.own_loop(&ledger)?.is_some_and(|own| own.id == state.id) {
@@ -56,9 +63,8 @@ pub fn signal(context: &ServiceContext, request: SignalRequest) -> Result<Signal
             .hint("end your last message with a line that holds nothing but <WAKE in 15m>, with the time to wait"));
     }
     let to: PersonaName = state.name.parse().map_err(|e| refused(&e))?;
-    let source = if context.caller.is_person() { "cli" } else { "turn" }.to_owned();
     let id = id.unwrap_or_else(|| format!("{}{}{}", draw(), draw(), draw()));
-    let (from, at) = (context.caller.name(), context.now());
+    let (from, at, source) = (from.unwrap_or_else(|| context.caller.name()), context.now(), source.to_owned());
     // It is kept in the ledger and handed on to models.
     let body = without_secrets(&text);
     let signal = Signal { id, to: to.clone(), class, tags, topic, body, from, at, source, passed_by: None };
@@ -74,7 +80,17 @@ pub fn signal(context: &ServiceContext, request: SignalRequest) -> Result<Signal
     Ok(SignalAnswer { persona: to, owner, id, class, repeated: false, supervisor })
 }
 
-fn refused(error: &SignalError) -> Failure {
+/// Where signals of a caller come in.
+fn source(caller: &Caller) -> &'static str {
+    match caller {
+        Caller::Turn(_) => TURN,
+        Caller::Client(_) if caller.turn().is_some() => TURN,
+        Caller::Client(_) => "http",
+        Caller::Person(_) => "cli",
+    }
+}
+
+pub(super) fn refused(error: &SignalError) -> Failure {
     let said = error.to_string();
     match said.split_once("; hint: ") {
         Some((what, hint)) => Failure::usage(what).hint(hint),

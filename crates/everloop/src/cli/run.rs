@@ -292,7 +292,7 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &L
         let interrupted = if let Ok(ownership) = home.own("run", session.now())? {
             let reach = LoopSelection::Only(team.iter().cloned().collect());
             let (until, shim) = (Until::LoopsEnd, up::own_shim()?);
-            let (listen, port) = (up::listen_on_demand(session)?, Some(Box::new(Http) as _));
+            let (listen, port) = (up::listen_on_demand(session)?, Some(Box::new(Http::default()) as _));
             let options = SupervisorOptions {
                 home: home.clone(),
                 reach,

@@ -45,7 +45,7 @@ fn class(text: &str) -> Result<SignalClass, String> {
 pub fn signal(args: SignalArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let SignalArgs { persona, text, class, tags, topic, id } = args;
     let tags: BTreeSet<String> = tags.into_iter().collect();
-    let answer = service::signal(session, SignalRequest { persona, text, class, tags, topic, id })?;
+    let answer = service::signal(session, SignalRequest { persona, text, class, tags, topic, id, from: None })?;
     let said = if answer.repeated {
         format!("persona {} has had signal {} before", answer.persona, clean(&answer.id))
     } else {

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::VerbSession;
 use super::choices;
 use crate::config::{self, FileProjects};
-use crate::http::Http;
+use crate::http::{Gateway, Http};
 use crate::ui::{self, quantities};
 pub use everloop_engine::services::runtime::{block_on, own_shim};
 pub use everloop_engine::services::up::start_in_background;
@@ -82,7 +82,8 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
         Some(config::ListenAddress(Some(address))) => Listen::At(address),
         Some(config::ListenAddress(None)) => Listen::Off,
     };
-    let (reach, port) = (LoopSelection::All, Some(Box::new(Http) as _));
+    let gateway = gateway(session);
+    let (reach, port) = (LoopSelection::All, Some(Box::new(Http { gateway }) as _));
     let options = SupervisorOptions {
         home,
         reach,
@@ -99,6 +100,9 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     let supervisor = Supervisor::new(options, ledger, ownership);
     if let Some(address) = supervisor.address() {
         session.ui.talk(&format!("health and metrics on http://{address}"));
+        if gateway == Gateway::Open {
+            session.ui.warn("the gateway is open: programs of this machine send signals to personas without the token");
+        }
     }
     let ended = block_on(
         supervisor.run(&mut Lines { ui: &session.ui, lines: ui::EventLines::new(ui::LogDetail::of(args.verbose)) }),
@@ -109,6 +113,12 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
         Some(Interrupt::Term) => Code::Terminated,
         None => Code::Ok,
     })
+}
+
+/// Whether signals over the port need the token; a file that cannot be read opens nothing.
+fn gateway(session: &VerbSession) -> Gateway {
+    let open = super::config::load_in_force(session).and_then(|config| Ok(config.gateway_is_open()?));
+    if open.unwrap_or_default() { Gateway::Open } else { Gateway::Token }
 }
 
 /// Names the loops that a supervisor of all loops goes on with, before any of them starts a turn,

@@ -51,6 +51,8 @@ pub struct ConfigFile {
     persona: Option<BTreeMap<String, PersonaKeys>>,
     /// The supervisor on this machine.
     node: Option<NodeKeys>,
+    /// Signals over the port of the supervisor.
+    gateway: Option<GatewayKeys>,
     /// The hub of a mesh.
     hub: Option<HubKeys>,
     /// The board as a file of the project.
@@ -88,6 +90,14 @@ section! {
     /// Where `everloop up` answers `/health` and `/metrics`: an address and port of loopback, or
     /// `off`. A port that is taken is replaced by a free one.
     listen: ListenAddress = everloop_engine::port::DEFAULT.to_string();
+}
+
+section! {
+    /// Signals over the port of the supervisor.
+    pub struct GatewayKeys;
+
+    /// Whether programs of this machine may send signals without the token. Turns never may.
+    open: Flag = false;
 }
 
 section! {

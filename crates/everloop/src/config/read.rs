@@ -13,8 +13,8 @@ use toml::{Spanned, Table, Value};
 use super::agent;
 use super::guard::GuardKeys;
 use super::keys::{
-    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, IsolationKeys,
-    LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
+    AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GatewayKeys, GuardianKeys, HookKeys, HubKeys,
+    IsolationKeys, LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
@@ -60,6 +60,8 @@ pub struct Sections {
     pub personas: BTreeMap<String, (Layer, Layer, Origin)>,
     /// The section `[node]`.
     pub node: Layer,
+    /// The section `[gateway]`.
+    pub gateway: Layer,
     /// The section `[board]`.
     pub board: Layer,
     /// The section `[mailbox]`.
@@ -192,6 +194,7 @@ impl Reader<'_> {
                     }
                 }
                 "node" => self.whole::<NodeKeys>(("node", value), &mut sections.node),
+                "gateway" => self.whole::<GatewayKeys>(("gateway", value), &mut sections.gateway),
                 "board" => self.whole::<BoardKeys>(("board", value), &mut sections.board),
                 "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
                 "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
@@ -291,6 +294,7 @@ impl Reader<'_> {
             "research",
             "persona",
             "node",
+            "gateway",
             "hub",
             "board",
             "mailbox",
@@ -309,10 +313,10 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "isolation" | "node" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "isolation" | "node" | "gateway" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some("notify") => "did you mean `[[notify]]`?".to_owned(),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[node]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[node]`, `[gateway]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

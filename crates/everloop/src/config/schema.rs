@@ -36,8 +36,8 @@ mod tests {
     use super::super::guard::GuardKeys;
     use super::super::keys::IsolationKeys;
     use super::super::keys::{
-        AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GuardianKeys, HookKeys, HubKeys, LoopKeys,
-        MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
+        AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GatewayKeys, GuardianKeys, HookKeys, HubKeys,
+        LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
     };
     use super::super::notify::NotifyKeys;
     use super::super::overrides::variables;
@@ -132,6 +132,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<GuardKeys>(schema, "[loop.NAME.guard]");
         text += &section::<IsolationKeys>(schema, "[isolation]");
         text += &section::<NodeKeys>(schema, "[node]");
+        text += &section::<GatewayKeys>(schema, "[gateway]");
         text += &section::<BoardKeys>(schema, "[board]");
         text += &section::<MailboxKeys>(schema, "[mailbox]");
         text += &section::<TrackerKeys>(schema, "[tracker]");
@@ -165,6 +166,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("GuardKeys", names::<GuardKeys>()),
             ("HubKeys", names::<HubKeys>()),
             ("NodeKeys", names::<NodeKeys>()),
+            ("GatewayKeys", names::<GatewayKeys>()),
             ("BoardKeys", names::<BoardKeys>()),
             ("MailboxKeys", names::<MailboxKeys>()),
             ("TrackerKeys", names::<TrackerKeys>()),

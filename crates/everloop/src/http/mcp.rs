@@ -1,8 +1,8 @@
 //! `POST /mcp`: the tools of `everloop mcp` over streamable HTTP, without sessions: every request
 //! stands for itself and is answered with one JSON message. Needs the token.
 //!
-//! The only path that writes to the ledger, and it does so as a verb of the command line would: on
-//! a thread of its own, with a hint to the supervisor.
+//! It writes to the ledger as a verb of the command line would: on a thread of its own, with a hint
+//! to the supervisor.
 
 use std::sync::Arc;
 

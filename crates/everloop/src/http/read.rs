@@ -15,7 +15,7 @@ use crate::config::FileProjects;
 use crate::readings::{READINGS, Reading};
 
 /// The name of a client of HTTP among callers.
-const CLIENT: &str = "http";
+pub(super) const CLIENT: &str = "http";
 
 /// The paths of all verbs that read; the last part names a loop.
 pub(super) fn routes() -> Router<Arc<App>> {
@@ -47,7 +47,7 @@ async fn read(app: Arc<App>, reading: &'static Reading, owner: Option<String>) -
     }
 }
 
-fn refused(failure: &Failure) -> Answer {
+pub(super) fn refused(failure: &Failure) -> Answer {
     let status = match failure.code {
         Code::Usage => 400,
         Code::Away => 503,

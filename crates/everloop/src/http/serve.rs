@@ -1,12 +1,15 @@
 //! The accept loop: how many may connect, for how long, and with how long a head. axum's own
 //! listener has no settings for any of these, so connections are handed to hyper here.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
@@ -22,6 +25,10 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 /// Out of file descriptors, most likely: the supervisor's work must not suffer from it.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
+/// The other end of a request's connection.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerAddress(pub SocketAddr);
+
 /// Serves on this runtime until it ends.
 pub fn spawn(listener: TcpListener, router: Router) {
     let listener = listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
@@ -36,10 +43,10 @@ async fn accept(listener: tokio::net::TcpListener, router: Router) {
     loop {
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let router = router.clone();
                 tokio::spawn(async move {
-                    attend(stream, router).await;
+                    attend(stream, peer, router).await;
                     drop(permit);
                 });
             }
@@ -53,10 +60,14 @@ async fn accept(listener: tokio::net::TcpListener, router: Router) {
 
 /// One connection for one request: an idle supervisor has none, and no agent sends into one that
 /// was just closed.
-async fn attend(stream: TcpStream, router: Router) {
+async fn attend(stream: TcpStream, peer: SocketAddr, router: Router) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES).keep_alive(false);
     let service = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(PeerAddress(peer));
+        service.call(request)
+    });
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a connection ended badly");
     }

@@ -16,6 +16,7 @@ mod down;
 mod env;
 mod forget;
 mod gaming;
+mod gateway;
 mod generate;
 mod guard;
 mod guard_quarantine;

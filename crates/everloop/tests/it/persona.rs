@@ -43,11 +43,24 @@ impl Personas {
         self
     }
 
+    /// Any other section of the file.
+    pub fn and(mut self, section: &str) -> Self {
+        self.toml.push_str(section);
+        self.env.write("everloop.toml", &self.toml);
+        self
+    }
+
     /// Starts a supervisor; all personas sleep when this returns.
     #[track_caller]
     pub fn up(&self) -> Background {
+        self.up_at("off")
+    }
+
+    /// The same with a port.
+    #[track_caller]
+    pub fn up_at(&self, listen: &str) -> Background {
         self.env.run(&["trust"]).ok();
-        let up = self.supervise();
+        let up = self.env.spawn(&["up", "--listen", listen]);
         let names: Vec<String> = self
             .toml
             .lines()

@@ -1,0 +1,125 @@
+//! The gateway: signals over the supervisor's port, which programs may send them, and what is
+//! refused.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+
+use crate::env::{Background, Env, raw};
+use crate::persona::Personas;
+
+const OPEN: &str = "[gateway]\nopen = true\n";
+const PORT: &str = "127.0.0.1:0";
+
+/// A supervisor with a port, whose personas sleep.
+fn up(personas: &Personas) -> (Background, SocketAddr) {
+    let up = personas.up_at(PORT);
+    (up, personas.env.port())
+}
+
+fn post(address: SocketAddr, path: &str, headers: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let (status, answer) = raw(address, format!("{head}{body}").as_bytes());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+}
+
+fn with_token(env: &Env) -> String {
+    let token = fs::read_to_string(env.state().join("token")).expect("the token is there");
+    format!("Authorization: Bearer {}\r\n", token.trim())
+}
+
+#[test]
+fn a_signal_over_the_port_needs_the_token_and_is_one_turn() {
+    let personas = Personas::new().with("echo", "");
+    let (up, address) = up(&personas);
+    for headers in ["", "Authorization: Bearer wrong\r\n"] {
+        assert_eq!(post(address, "/signal/echo", headers, "x").0, 401);
+    }
+    let token = with_token(&personas.env);
+    let (status, answer) = post(address, "/signal/echo", &token, "the deploy failed");
+    assert_eq!((status, &answer["persona"], &answer["class"]), (202, &json!("echo"), &json!("medium")), "{answer}");
+    personas.took("echo", 1);
+    let full = json!({ "body": "it burns", "class": "high", "tags": ["infra"], "topic": "deploy.eu", "id": "7", "from": "ci" });
+    let headers = format!("{token}Content-Type: application/json\r\n");
+    assert_eq!(post(address, "/signal/echo", &headers, &full.to_string()).1["repeated"], false);
+    personas.took("echo", 2);
+    assert_eq!(post(address, "/signal/echo", &headers, &full.to_string()).1["repeated"], true);
+    assert_eq!(personas.prompted("echo", "the deploy failed"), 1);
+    assert_eq!(personas.prompted("echo", "class high; topic deploy.eu; tags infra; from ci"), 1);
+    assert_eq!(personas.show("echo")["yields"]["signals"], 2);
+    personas.down(up);
+}
+
+#[test]
+fn an_open_gateway_takes_signals_of_this_machine_and_says_so_at_the_start() {
+    let personas = Personas::new().with("echo", "").and(OPEN);
+    let (up, address) = up(&personas);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(post(address, "/signal/echo", form, "status:RESTARTING").0, 202);
+    personas.took("echo", 1);
+    assert_eq!(personas.prompted("echo", "status:RESTARTING"), 1);
+    let page = |headers: &str| post(address, "/signal/echo", headers, "x").0;
+    assert_eq!(page("Origin: https://evil.example\r\n"), 403, "a page in a browser is no program");
+    let foreign = "POST /signal/echo HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1\r\n\r\nx";
+    assert_eq!(raw(address, foreign.as_bytes()).0, 421);
+    assert_eq!(post(address, "/mcp", "", "{}").0, 401, "everything else needs the token");
+    assert_eq!(personas.show("echo")["yields"]["signals"], 1);
+    personas.env.run(&["down"]).ok();
+    let said = up.wait().stderr;
+    assert!(said.contains("the gateway is open"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_nothing_changes() {
+    let personas = Personas::new().with("echo", "").and(OPEN);
+    let (up, address) = up(&personas);
+    let json = "Content-Type: application/json\r\n";
+    for (path, headers, body, status, words) in [
+        ("/signal/ecko", "", "x", 400, "there is no persona `ecko`"),
+        ("/signal/echo", json, "{\"klass\":1}", 400, "unknown field `klass`"),
+        ("/signal/echo", json, "{\"class\":\"urgent\"}", 400, "urgent"),
+        ("/signal/echo", json, "nonsense", 400, "not a signal"),
+        ("/signal/echo", "", &"x".repeat(32 * 1024 + 1), 400, "has 32769 bytes"),
+        ("/signal/echo", "", &"x".repeat(128 * 1024 + 1), 413, "a body of more than 131072 bytes"),
+    ] {
+        let (found, answer) = post(address, path, headers, body);
+        assert!(found == status && answer["error"].to_string().contains(words), "{words}: {found} {answer}");
+    }
+    assert_eq!(raw(address, format!("GET /signal/echo HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).0, 405);
+    let shown = personas.show("echo");
+    assert_eq!((&shown["yields"]["signals"], &shown["turns"]), (&json!(0), &json!(0)));
+    personas.down(up);
+}
+
+/// The agent finds the port and even the token in its folder.
+#[test]
+fn a_turns_agent_is_refused_with_and_without_the_token() {
+    let env = Env::new();
+    env.write(
+        "post.py",
+        "import http.client\nport, token = open('port').read().split()\n\
+         for headers in [{}, {'Authorization': 'Bearer ' + token}]:\n\
+         \x20   connection = http.client.HTTPConnection('127.0.0.1', int(port))\n\
+         \x20   connection.request('POST', '/signal/b', 'from a turn', headers)\n\
+         \x20   answer = connection.getresponse()\n\
+         \x20   print(answer.status, answer.read().decode())\n",
+    );
+    let out = env.project().with_file_name("out").join("a");
+    let agent = format!("cat > /dev/null; python3 post.py > {}/said 2>&1", out.display());
+    let personas = Personas::of(env).with_agent("a", &agent, "").with("b", "").and(OPEN);
+    let (up, address) = up(&personas);
+    let token = fs::read_to_string(personas.env.state().join("token")).expect("the token is there");
+    personas.env.write("port", &format!("{} {}", address.port(), token.trim()));
+    personas.signal("a", "go", &[]);
+    personas.took("a", 1);
+    let said = fs::read_to_string(out.join("said")).expect("the agent ran");
+    assert_eq!(said.matches("403 ").count(), 2, "{said}");
+    assert!(said.contains("which sends signals with `everloop signal`"), "{said}");
+    assert_eq!(post(address, "/signal/b", "", "from a program").0, 202);
+    personas.took("b", 1);
+    assert_eq!((personas.prompted("b", "from a turn"), personas.prompted("b", "from a program")), (0, 1));
+    personas.down(up);
+}
