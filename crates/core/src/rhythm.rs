@@ -6,7 +6,7 @@
 //! - [`persona`]: what makes a loop a persona
 //! - [`signal`]: what arrives; [`reflex`]: what a signal does to a sleeping persona; [`row`]: the
 //!   signals that wait, as rows of the ledger
-//! - [`glob`]: patterns of tags and topics
+//! - [`filter`]: which entries of a stream a route takes; [`glob`]: patterns of tags and topics
 //! - [`cadence`]: the character of a persona as data; [`calendar`]: wall clocks, cron and DST
 //! - [`next`](mod@next): when to look next, with every factor
 //! - [`factor`]: the factors, as sentences; [`bucket`]: the wake budget; [`rate`]: the smoothed
@@ -23,6 +23,7 @@ pub mod bucket;
 pub mod cadence;
 pub mod calendar;
 pub mod factor;
+pub mod filter;
 pub mod glob;
 pub mod metabolism;
 pub mod mood;

@@ -13,7 +13,8 @@
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
 //! - `report`: what loops did in a period
-//! - `persona`: loops without an end; `signal`: what wakes them
+//! - `persona`: loops without an end; `signal`: what wakes them; `stream`: entries that routes turn
+//!   into signals
 //! - `forget`: removes loops that are over with all that they left
 //! - `names`: ids and names, for completion
 //! - `create`: a loop from its settings; `run`: the same command again, the loops of a file, and
@@ -79,6 +80,7 @@ pub mod show;
 pub mod signal;
 pub mod speech;
 pub mod status;
+pub mod stream;
 pub mod take;
 pub mod tasks;
 pub mod tickets;

@@ -8,7 +8,8 @@
 //! - [`resolve`]: one loop, typed and validated; [`agent`], [`account`]: its agents and their
 //!   accounts; [`isolation`]: what its commands may reach; [`hub`]; [`show`]: its values and their
 //!   origins; [`commands`]: what a file would run
-//! - [`research`]: experiments on a metric; [`persona`]: loops without an end
+//! - [`research`]: experiments on a metric; [`persona`]: loops without an end; [`route`]: streams
+//!   that lead to them
 //! - [`projects`]: the answers of files to the engine
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
@@ -18,6 +19,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use everloop_core::rhythm::persona::RouteSpec;
 use everloop_core::time::Time;
 use everloop_engine::diagnostic::SourceText;
 use everloop_engine::projects::ProjectFile;
@@ -45,6 +47,7 @@ mod read;
 mod renamed;
 mod research;
 mod resolve;
+mod route;
 mod schema;
 mod settings;
 mod shell;
@@ -255,6 +258,14 @@ impl Config {
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
+    /// The routes of the file, each with its persona.
+    fn routes(&self) -> Result<Vec<(String, RouteSpec)>, ConfigError> {
+        route::routes(&self.project.routes, &self.personas()).or_else(|wrong| {
+            ConfigError::unless_empty(wrong)?;
+            Ok(Vec::new())
+        })
+    }
+
     /// Whether signals over the port need no token; the project's value overrides the user's.
     pub fn gateway_is_open(&self) -> Result<bool, ConfigError> {
         let mut gateway = self.user.gateway.clone();
@@ -274,7 +285,12 @@ impl Config {
             let mut persona = settings::built_in::<persona::PersonaKeys>();
             persona.lay(rhythm);
             let kind = LoopKind { research: None, persona: Some(persona) };
-            return self.put_together((name, kind), own, place, moment);
+            let mut resolved = self.put_together((name, kind), own, place, moment)?;
+            let routes = self.routes()?.into_iter().filter(|(to, _)| to == name).map(|(_, route)| route);
+            if let Some(spec) = &mut resolved.persona {
+                spec.routes = routes.collect();
+            }
+            return Ok(resolved);
         }
         let Some((own, place)) = self.project.loops.get(name) else {
             let known = [self.loops(), self.research_runs(), self.personas()].concat();
@@ -306,6 +322,10 @@ impl Config {
     pub fn check(&self, moment: &ResolveContext) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
         diagnostics.extend(self.outbound().err().into_iter().flat_map(|error| error.diagnostics));
+        if self.project.personas.is_empty() {
+            // Otherwise each persona names what is wrong with them.
+            diagnostics.extend(self.routes().err().into_iter().flat_map(|error| error.diagnostics));
+        }
         let mut resolved = Vec::new();
         let sections = &self.project;
         for name in sections.loops.keys().chain(sections.research.keys()).chain(sections.personas.keys()) {

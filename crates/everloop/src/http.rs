@@ -6,7 +6,7 @@
 //! - `access`: which requests are served; `answer`: what goes out, and how much may come in
 //! - `health`: `GET /health`; `metrics`: `GET /metrics`; `look`: what both read in the ledger
 //! - `telemetry`: `POST /v1/metrics` and `/v1/logs`
-//! - `gateway`: `POST /signal/PERSONA`
+//! - `gateway`: `POST /signal/PERSONA` and `POST /xadd/STREAM`
 //! - `mcp`: `POST /mcp`; `read`: `GET /api/VERB`, what verbs that read answer
 //!
 //! Nothing here decides, and nothing but `mcp` and `gateway` writes to the ledger. No request makes the

@@ -1,20 +1,45 @@
 //! What makes a loop a persona, and the parts of a loop's state that are about it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::cadence::Cadence;
 use super::factor::Hold;
+use super::filter::RouteFilter;
 use super::reflex::ReflexSpec;
+use super::signal::SignalClass;
 use super::state::PersonaStatus;
 use crate::reason::{Reason, RuleId};
 use crate::state::{LoopState, Phase};
 
 /// The persona part of a loop's specification. Its charter is the loop's goal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PersonaSpec {
     pub cadence: Cadence,
     pub reflex: ReflexSpec,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteSpec>,
+}
+
+/// Entries of a stream that become signals of the persona.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteSpec {
+    /// The name of the stream.
+    pub stream: String,
+    /// Without one, all entries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<RouteFilter>,
+    #[serde(default)]
+    pub class: SignalClass,
+}
+
+impl RouteSpec {
+    /// Whether the route takes an entry of this stream with these fields.
+    pub fn takes(&self, stream: &str, fields: &BTreeMap<String, String>) -> bool {
+        self.stream == stream && self.filter.as_ref().is_none_or(|filter| filter.passes(fields))
+    }
 }
 
 impl LoopState {

@@ -1,8 +1,9 @@
-//! Rhythm from outside: a simulated year of personas, and that each planted mistake is
-//! found.
+//! Rhythm from outside: a simulated year of personas, filters of any text, and that each planted
+//! mistake is found.
 
 mod budget;
 mod cases;
+mod filters;
 mod journal;
 mod mistakes;
 mod world;

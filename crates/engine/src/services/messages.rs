@@ -123,7 +123,7 @@ fn ask(
     Ok(SendAnswer::Asked { ticket: key })
 }
 
-fn named_box(to: &str) -> Result<String, Failure> {
+pub(super) fn named_box(to: &str) -> Result<String, Failure> {
     let name = &to[1..];
     let good = !name.is_empty()
         && name.len() <= MAX_BOX_NAME

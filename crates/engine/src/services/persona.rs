@@ -78,7 +78,7 @@ pub fn show(context: &ServiceContext, name: &str) -> Result<PersonaView, Failure
     view(&state, context.now()).ok_or_else(|| unknown(name, &[]))
 }
 
-fn personas(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
+pub(super) fn personas(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     let all: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     Ok(all.into_iter().filter(LoopState::is_persona).collect())
 }

@@ -19,6 +19,7 @@ use super::outbound::EVERY as MAILBOX_EVERY;
 use super::persona::PersonaKeys;
 use super::research::ResearchKeys;
 use super::resolve::CHECK_TIMEOUT;
+use super::route::RouteKeys;
 use super::settings::{LoopFlag, Takes, section};
 use super::value::{
     AgentKindName, Amount, ApiFormat, CommandLine, Count, CountLimit, Deadline, DialectName, Dollars, FileVariables,
@@ -49,6 +50,8 @@ pub struct ConfigFile {
     research: Option<BTreeMap<String, ResearchKeys>>,
     /// Loops without an end, by name.
     persona: Option<BTreeMap<String, PersonaKeys>>,
+    /// Entries of streams that become signals of personas.
+    route: Option<Vec<RouteKeys>>,
     /// The supervisor on this machine.
     node: Option<NodeKeys>,
     /// Signals over the port of the supervisor.

@@ -105,7 +105,7 @@ pub(super) fn spec(
         wrong.push(blame(values, key_of(&why), &why.to_string()));
     }
     let reflex = reflex(&keys, values, &mut wrong);
-    if wrong.is_empty() { Ok((charter, PersonaSpec { cadence, reflex })) } else { Err(wrong) }
+    if wrong.is_empty() { Ok((charter, PersonaSpec { cadence, reflex, routes: Vec::new() })) } else { Err(wrong) }
 }
 
 /// A mistake in the value of a key; a hint in the text becomes one.

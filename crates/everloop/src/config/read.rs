@@ -21,6 +21,7 @@ use super::notify::NotifyKeys;
 use super::persona::PersonaKeys;
 use super::renamed;
 use super::research::ResearchKeys;
+use super::route::RouteKeys;
 use super::settings::{Section, meaning, names};
 use super::value::nearest;
 
@@ -58,6 +59,8 @@ pub struct Sections {
     pub research: BTreeMap<String, (Layer, Layer, Origin)>,
     /// `[persona.NAME]`: the keys of a loop, the keys of its rhythm, and the place of the name.
     pub personas: BTreeMap<String, (Layer, Layer, Origin)>,
+    /// `[[route]]`, each with its place.
+    pub routes: Vec<(Layer, Origin)>,
     /// The section `[node]`.
     pub node: Layer,
     /// The section `[gateway]`.
@@ -181,13 +184,7 @@ impl Reader<'_> {
                         sections.agents.insert(name, layer);
                     }
                 }
-                "account" => {
-                    for (name, _, table) in self.named("account", value) {
-                        let mut layer = Layer::default();
-                        self.section::<AccountKeys>(&Here::new(&format!("account.{name}")), table, &mut layer);
-                        sections.accounts.insert(name, layer);
-                    }
-                }
+                "account" => self.account_sections(value, &mut sections),
                 "hub" => {
                     if let Some(table) = self.table("hub", value) {
                         sections.hub = self.hub_section(table);
@@ -198,7 +195,10 @@ impl Reader<'_> {
                 "board" => self.whole::<BoardKeys>(("board", value), &mut sections.board),
                 "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
                 "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
-                "notify" => sections.notify = self.notifiers(value),
+                "notify" => sections.notify = self.listed::<NotifyKeys>("notify", NOTIFY, value),
+                "route" if self.owner == FileOwner::Project => {
+                    sections.routes = self.listed::<RouteKeys>("route", "[route]", value);
+                }
                 "loop" if self.owner == FileOwner::Project => {
                     for (name, span, table) in self.named("loop", value) {
                         let layer = self.loop_section(&format!("loop.{name}"), table);
@@ -220,7 +220,7 @@ impl Reader<'_> {
                         sections.completions.insert(name, layer);
                     }
                 }
-                "loop" | "research" | "persona" => {
+                "loop" | "research" | "persona" | "route" => {
                     let hint = "move it to the `everloop.toml` of its project".to_owned();
                     self.report(&key.span(), "a loop stands in the file of the user", Some(hint));
                 }
@@ -245,6 +245,14 @@ impl Reader<'_> {
             self.section::<ResearchKeys>(&Here::new(&place), &metric, &mut layer);
             let of_loop = self.loop_section(&place, &rest);
             sections.research.insert(name, (of_loop, layer, self.origin(span)));
+        }
+    }
+
+    fn account_sections(&mut self, value: &Spanned<DeValue<'_>>, sections: &mut Sections) {
+        for (name, _, table) in self.named("account", value) {
+            let mut layer = Layer::default();
+            self.section::<AccountKeys>(&Here::new(&format!("account.{name}")), table, &mut layer);
+            sections.accounts.insert(name, layer);
         }
     }
 
@@ -293,6 +301,7 @@ impl Reader<'_> {
             "loop",
             "research",
             "persona",
+            "route",
             "node",
             "gateway",
             "hub",
@@ -314,9 +323,9 @@ impl Reader<'_> {
         }
         let hint = match nearest(name, known) {
             Some(whole @ ("defaults" | "isolation" | "node" | "gateway" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
-            Some("notify") => "did you mean `[[notify]]`?".to_owned(),
+            Some(list @ ("notify" | "route")) => format!("did you mean `[[{list}]]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[node]`, `[gateway]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[[route]]`, `[node]`, `[gateway]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));
@@ -443,17 +452,17 @@ impl Reader<'_> {
         layer.set(name, plain(value), self.origin(value.span()));
     }
 
-    fn notifiers(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<(Layer, Origin)> {
+    fn listed<T: Section>(&mut self, name: &str, place: &str, value: &Spanned<DeValue<'_>>) -> Vec<(Layer, Origin)> {
         let Some(items) = value.get_ref().as_array() else {
-            let hint = "write it as `[[notify]]`, with two brackets and the keys below".to_owned();
-            self.report(&value.span(), "`notify` must be a list of sections", Some(hint));
+            let hint = format!("write it as `[[{name}]]`, with two brackets and the keys below");
+            self.report(&value.span(), format!("`{name}` must be a list of sections"), Some(hint));
             return Vec::new();
         };
         let mut found = Vec::new();
         for item in items {
-            let Some(table) = self.table(NOTIFY, item) else { continue };
+            let Some(table) = self.table(place, item) else { continue };
             let mut layer = Layer::default();
-            self.section::<NotifyKeys>(&Here::new(NOTIFY), table, &mut layer);
+            self.section::<T>(&Here::new(place), table, &mut layer);
             found.push((layer, self.origin(item.span())));
         }
         found

@@ -44,6 +44,7 @@ mod tests {
     use super::super::persona::PersonaKeys;
     use super::super::research::ResearchKeys;
     use super::super::resolve::PROTECTED;
+    use super::super::route::RouteKeys;
     use super::super::settings::{Section, names};
     use super::*;
 
@@ -122,6 +123,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<PersonaKeys>(schema, "[persona.NAME]");
         text += "\nAll keys of `[loop.NAME]` except `goal` can stand beside them; `checks` may be missing. ";
         text += "`everloop persona start NAME` runs it, and `everloop up` like any loop.\n";
+        text += &section::<RouteKeys>(schema, "[[route]]");
         text += &section::<AgentKeys>(schema, "[agent.NAME]");
         text += &section::<AccountKeys>(schema, "[account.NAME]");
         text +=
@@ -161,6 +163,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("MonitorKeys", names::<MonitorKeys>()),
             ("ResearchKeys", names::<ResearchKeys>()),
             ("PersonaKeys", names::<PersonaKeys>()),
+            ("RouteKeys", names::<RouteKeys>()),
             ("AgentKeys", names::<AgentKeys>()),
             ("AccountKeys", names::<AccountKeys>()),
             ("GuardKeys", names::<GuardKeys>()),

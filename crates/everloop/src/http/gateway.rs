@@ -1,4 +1,5 @@
-//! `POST /signal/PERSONA`: a signal as JSON or as plain text. Needs the token, unless the gateway is
+//! `POST /signal/PERSONA`: a signal as JSON or as plain text. `POST /xadd/STREAM`: an entry of a
+//! stream, as `field:value`, as a form or as JSON. Needs the token, unless the gateway is
 //! open. A turn's agent gets nowhere here, with or without the token: it is known by its connection,
 //! and `everloop signal` is there for it.
 
@@ -15,10 +16,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use everloop_core::rhythm::signal::{BODY_MAX_BYTES, SignalClass};
 use everloop_engine::caller::{Caller, Peer};
+use everloop_engine::error::Failure;
 use everloop_engine::services::ServiceContext;
-use everloop_engine::services::signal::{SignalAnswer, SignalRequest, signal};
-use serde::Deserialize;
-use serde_json::json;
+use everloop_engine::services::signal::{SignalRequest, signal};
+use everloop_engine::services::stream::{StreamEntry, add};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use tower::limit::GlobalConcurrencyLimitLayer;
 
 use super::answer::{Answer, read};
@@ -32,9 +35,15 @@ const MAX_CALLS: usize = 4;
 /// JSON may need more than the body of its signal: escapes and the other keys.
 const MAX_BODY_BYTES: usize = 4 * BODY_MAX_BYTES;
 
+/// Characters of a part that an error repeats.
+const SHOWN_CHARS: usize = 40;
+
 /// The paths of the gateway.
 pub(super) fn routes() -> Router<Arc<App>> {
-    Router::new().route("/signal/{persona}", post(send)).route_layer(GlobalConcurrencyLimitLayer::new(MAX_CALLS))
+    Router::new()
+        .route("/signal/{persona}", post(send))
+        .route("/xadd/{stream}", post(xadd))
+        .route_layer(GlobalConcurrencyLimitLayer::new(MAX_CALLS))
 }
 
 /// Refuses programs that may not send signals.
@@ -89,31 +98,108 @@ fn requested(persona: String, headers: &HeaderMap, body: &Bytes) -> Result<Signa
     Ok(SignalRequest { persona, text: body, class, tags, topic, id, from })
 }
 
+/// The fields of an entry. The parts of a form are `field:value`, taken as they are, or `field=value`
+/// with the escapes of forms.
+fn fields(headers: &HeaderMap, body: &Bytes) -> Result<Vec<(String, String)>, Answer> {
+    let kind = text(headers, CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        let found: Map<String, Value> = serde_json::from_slice(body)
+            .map_err(|e| Answer::error(400, &format!("not an entry: {e}; hint: an object with the fields")))?;
+        let plain = |value: Value| if let Value::String(text) = value { text } else { value.to_string() };
+        return Ok(found.into_iter().map(|(name, value)| (name, plain(value))).collect());
+    }
+    let Ok(body) = std::str::from_utf8(body) else { return Err(Answer::error(400, "the body is not UTF-8")) };
+    body.split('&').filter(|part| !part.is_empty()).map(field).collect()
+}
+
+fn field(part: &str) -> Result<(String, String), Answer> {
+    let wrong = || {
+        let shown: String = part.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+        Answer::error(400, &format!("`{shown}` is no field; hint: field:value or field=value"))
+    };
+    let at = part.find([':', '=']).ok_or_else(wrong)?;
+    let (name, value) = (&part[..at], &part[at + 1..]);
+    if part.as_bytes()[at] == b':' {
+        return Ok((name.to_owned(), value.to_owned()));
+    }
+    Ok((unescaped(name).ok_or_else(wrong)?, unescaped(value).ok_or_else(wrong)?))
+}
+
+/// A part of a form without its escapes; `None` if one is broken.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+async fn xadd(State(app): State<Arc<App>>, Path(stream): Path<String>, request: Request) -> Answer {
+    let (parts, body) = request.into_parts();
+    let fields = match read(body, MAX_BODY_BYTES).await.and_then(|body| fields(&parts.headers, &body)) {
+        Ok(fields) => fields,
+        Err(refused) => return refused,
+    };
+    let id = text(&parts.headers, "idempotency-key").map(str::to_owned);
+    let added = call(&app, move |context| add(context, StreamEntry { stream, fields, id })).await;
+    added.map_or_else(|refused| refused, |answer| accepted(&answer))
+}
+
 async fn send(State(app): State<Arc<App>>, Path(persona): Path<String>, request: Request) -> Answer {
     let (parts, body) = request.into_parts();
     let wanted = match read(body, MAX_BODY_BYTES).await.and_then(|body| requested(persona, &parts.headers, &body)) {
         Ok(wanted) => wanted,
         Err(refused) => return refused,
     };
+    let sent = call(&app, move |context| signal(context, wanted)).await;
+    sent.map_or_else(|refused| refused, |answer| accepted(&answer))
+}
+
+/// Calls a service. Services read and write files, so each call gets a thread.
+async fn call<T: Send + 'static>(
+    app: &App,
+    service: impl FnOnce(&ServiceContext) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Answer> {
     let root = app.port.home.root().to_owned();
-    // Services read and write files.
     let called = tokio::task::spawn_blocking(move || {
         let (caller, projects) = (Caller::client(CLIENT), Arc::new(FileProjects));
         let context = ServiceContext { state_dir: Some(root.clone()), dir: root, caller, projects };
-        signal(&context, wanted)
+        service(&context)
     });
     match called.await {
-        Ok(Ok(answer)) => taken(&answer),
-        Ok(Err(failure)) => refused(&failure),
-        Err(e) => Answer::error(500, &e.to_string()),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(failure)) => Err(refused(&failure)),
+        Err(e) => Err(Answer::error(500, &e.to_string())),
     }
 }
 
-/// The signal is in the ledger; what becomes of it is the persona's business.
-fn taken(answer: &SignalAnswer) -> Answer {
-    let SignalAnswer { persona, owner, id, class, repeated, .. } = answer;
-    let said = json!({
-        "schema_version": 1, "persona": persona, "loop": owner, "id": id, "class": class, "repeated": repeated,
-    });
+/// It is in the ledger; what becomes of it is the persona's business.
+fn accepted(answer: &impl Serialize) -> Answer {
+    let mut said = serde_json::to_value(answer).expect("answers are plain data and always have a JSON form");
+    said["schema_version"] = json!(1);
     Answer::json(202, &said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_curl_and_forms_send_them() {
+        let read = |body: &str| fields(&HeaderMap::new(), &Bytes::from(body.to_owned())).ok();
+        let pairs = |all: &[(&str, &str)]| Some(all.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
+        assert_eq!(read("at:12:30&status:A=B"), pairs(&[("at", "12:30"), ("status", "A=B")]));
+        assert_eq!(read("a+b=c%26d&e=1:2&"), pairs(&[("a b", "c&d"), ("e", "1:2")]));
+        assert_eq!(read("x:"), pairs(&[("x", "")]));
+        for bad in ["plain", "a=%", "a=%2", "a=%zz", "a=%ff", "a:b&c"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
 }

@@ -94,6 +94,77 @@ fn what_is_wrong_is_refused_and_nothing_changes() {
     personas.down(up);
 }
 
+const ROUTE: &str = "[[route]]\nfrom = \"stream:torch.continuous.ops\"\nto = \"echo\"\nclass = \"high\"\n\
+                     filter = 'status == \"RESTARTING\"'\n";
+
+#[test]
+fn entries_of_a_stream_reach_the_persona_of_their_route() {
+    let personas = Personas::new().with("echo", "").with("other", "").and(OPEN).and(ROUTE);
+    let (up, address) = up(&personas);
+    let path = "/xadd/torch.continuous.ops";
+    let curl = "Content-Type: application/x-www-form-urlencoded\r\n";
+    let entry = "timestamp:2026-11-18T12:00:00Z&window:3&status:RESTARTING";
+    let (status, answer) = post(address, path, curl, entry);
+    assert_eq!((status, &answer["personas"], &answer["kept"]), (202, &json!(["echo"]), &json!(false)), "{answer}");
+    personas.took("echo", 1);
+    let said = "timestamp: 2026-11-18T12:00:00Z\nwindow: 3\nstatus: RESTARTING\n";
+    assert_eq!(personas.prompted("echo", said), 1, "{:#?}", personas.prompts("echo"));
+    assert_eq!(personas.prompted("echo", "class high; topic torch.continuous.ops"), 1);
+    let (_, answer) = post(address, path, curl, "status:OK");
+    assert_eq!((&answer["personas"], &answer["kept"]), (&json!([]), &json!(false)), "its filter refuses it");
+    let json = "Content-Type: application/json\r\nIdempotency-Key: 7\r\n";
+    for _ in 0..2 {
+        assert_eq!(post(address, path, json, "{\"status\":\"RESTARTING\",\"n\":2}").0, 202);
+        personas.took("echo", 2);
+    }
+    assert_eq!(post(address, path, curl, "status=RESTARTING&note=a+b%26c").0, 202);
+    personas.took("echo", 3);
+    assert_eq!((personas.prompted("echo", "note: a b&c"), personas.prompted("echo", "n: 2")), (1, 1));
+    assert_eq!(personas.show("echo")["yields"]["signals"], 3);
+    assert_eq!(personas.show("other")["yields"]["signals"], 0);
+    personas.down(up);
+}
+
+#[test]
+fn an_entry_without_a_route_is_kept_and_what_is_none_is_refused() {
+    let personas = Personas::new().with("echo", "").and(OPEN).and(ROUTE);
+    let (up, address) = up(&personas);
+    assert_eq!(post(address, "/xadd/elsewhere", "", "disk:full").1["kept"], true);
+    personas.env.wait_for_words(&["message", "inbox", "@elsewhere"], &["disk: full"]);
+    let many = (0..101).map(|n| format!("f{n}:x")).collect::<Vec<_>>().join("&");
+    for (path, body, words) in [
+        ("/xadd/elsewhere", "plain", "`plain` is no field"),
+        ("/xadd/elsewhere", "", "an entry has 0 fields"),
+        ("/xadd/elsewhere", &many, "an entry has 101 fields"),
+        ("/xadd/elsewhere", "a:1&a:2", "the field `a` stands twice"),
+        ("/xadd/elsewhere", "a=%zz", "is no field"),
+        ("/xadd/a%20b", "a:1", "invalid mailbox name"),
+        ("/xadd/torch.continuous.ops", &format!("status:RESTARTING&x:{}", "x".repeat(33_000)), "bytes"),
+    ] {
+        let (status, answer) = post(address, path, "", body);
+        assert!(status == 400 && answer["error"].to_string().contains(words), "{words}: {status} {answer}");
+    }
+    assert_eq!(personas.show("echo")["yields"]["signals"], 0);
+    personas.down(up);
+}
+
+#[test]
+fn mistakes_in_routes_are_named_with_their_line() {
+    let env = Env::new();
+    let persona = "[persona.echo]\ncharter = \"x\"\nagent_cmd = \"true\"\n";
+    for (keys, words, line) in [
+        ("from = \"stream:a\"\nto = \"ecko\"\n", "did you mean `echo`?", 6),
+        ("from = \"kafka:a\"\nto = \"echo\"\n", "`kafka:a` is no source of a route", 5),
+        ("from = \"stream:a\"\n", "a route has no `to`", 4),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"status = 1\"\n", "filter, line 1, column 8", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nclass = \"urgent\"\n", "`urgent` is no class", 7),
+    ] {
+        env.write("everloop.toml", &format!("{persona}[[route]]\n{keys}"));
+        let said = env.run(&["config", "check"]).exits(7).stderr;
+        assert!(said.contains(words) && said.contains(&format!("everloop.toml:{line}:")), "{words}: {said}");
+    }
+}
+
 /// The agent finds the port and even the token in its folder.
 #[test]
 fn a_turns_agent_is_refused_with_and_without_the_token() {
@@ -102,8 +173,9 @@ fn a_turns_agent_is_refused_with_and_without_the_token() {
         "post.py",
         "import http.client\nport, token = open('port').read().split()\n\
          for headers in [{}, {'Authorization': 'Bearer ' + token}]:\n\
+         \x20 for path in ['/signal/b', '/xadd/b']:\n\
          \x20   connection = http.client.HTTPConnection('127.0.0.1', int(port))\n\
-         \x20   connection.request('POST', '/signal/b', 'from a turn', headers)\n\
+         \x20   connection.request('POST', path, 'from:a turn', headers)\n\
          \x20   answer = connection.getresponse()\n\
          \x20   print(answer.status, answer.read().decode())\n",
     );
@@ -116,10 +188,10 @@ fn a_turns_agent_is_refused_with_and_without_the_token() {
     personas.signal("a", "go", &[]);
     personas.took("a", 1);
     let said = fs::read_to_string(out.join("said")).expect("the agent ran");
-    assert_eq!(said.matches("403 ").count(), 2, "{said}");
+    assert_eq!(said.matches("403 ").count(), 4, "{said}");
     assert!(said.contains("which sends signals with `everloop signal`"), "{said}");
     assert_eq!(post(address, "/signal/b", "", "from a program").0, 202);
     personas.took("b", 1);
-    assert_eq!((personas.prompted("b", "from a turn"), personas.prompted("b", "from a program")), (0, 1));
+    assert_eq!((personas.prompted("b", "from:a turn"), personas.prompted("b", "from a program")), (0, 1));
     personas.down(up);
 }
