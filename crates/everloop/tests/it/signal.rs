@@ -70,6 +70,24 @@ fn a_high_one_wakes_related_personas_once_also_in_a_circle() {
 }
 
 #[test]
+fn a_secret_in_a_signal_reaches_neither_a_prompt_nor_the_ledger() {
+    let personas = Personas::new().with("echo", "");
+    let up = personas.up();
+    let key = ["sk-ant-", "api03-", &"k".repeat(40)].concat();
+    personas.signal("echo", &format!("the key is {key}"), &[]);
+    personas.took("echo", 1);
+    put_file(&personas, "echo.one", &format!("another place has {key}"));
+    personas.took("echo", 2);
+    assert_eq!(personas.prompted("echo", &key), 0);
+    assert_eq!((personas.prompted("echo", "the key is ["), personas.prompted("echo", "another place has [")), (1, 1));
+    for name in ["ledger.db", "ledger.db-wal"] {
+        let bytes = fs::read(personas.env.state().join(name)).unwrap_or_default();
+        assert!(!bytes.windows(key.len()).any(|part| part == key.as_bytes()), "{name} holds it");
+    }
+    personas.down(up);
+}
+
+#[test]
 fn ignored_ones_never_wake_and_wait_for_the_next_turn() {
     let personas = Personas::new().with("echo", "ignore = [\"noise\", \"topic:chat.*\"]");
     let up = personas.up();
