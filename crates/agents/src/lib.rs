@@ -14,8 +14,9 @@
 //!   kernel about the files of a folder
 //! - [`channel`]: one delivery to a person or program: Telegram, Slack, ntfy, SMS, mail, a webhook,
 //!   the desktop, a command
+//! - [`otlp`]: documents for a collector of OpenTelemetry
 //! - `short_command`: the commands of monitors and channels: isolated, bounded, without a job
-//! - `http_client`: the HTTP client of channels, of the API agent and of monitors
+//! - `http_client`: the HTTP client of channels, of the API agent, of monitors and of [`otlp`]
 //! - [`prices`]: list prices and context windows of models
 //! - [`process`]: identity of a process; [`peer`]: those behind a connection; [`clock`]: the clocks of this machine
 
@@ -32,6 +33,7 @@ mod http_client;
 pub mod isolation;
 pub mod job;
 pub mod monitor;
+pub mod otlp;
 pub mod peer;
 pub mod prices;
 pub mod process;

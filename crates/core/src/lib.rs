@@ -14,6 +14,7 @@
 //! - [`hook`]: an agent's session that everloop did not start, and whether it may stop
 //! - [`mesh`]: a loop that many nodes work on
 //! - [`op`]: the operations of a ledger, in atomic batches
+//! - [`otlp`]: spans, figures and log records for a collector of OpenTelemetry
 //! - [`outbound`]: what notifiers, trackers and mailboxes are sent, when and how often
 //! - [`scoreboard`]: verdicts of checks, and which scoreboard is better
 //! - [`entry`]: which tasks an agent may put on the board
@@ -63,6 +64,7 @@ pub mod marker;
 pub mod mesh;
 pub mod morning;
 pub mod op;
+pub mod otlp;
 pub mod outbound;
 pub mod pacing;
 pub mod pane;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use everloop_agents::clock::machine_period;
 use everloop_agents::environment::Outside;
 use everloop_agents::job::{self, ShimProgram};
+use everloop_agents::otlp::OtlpReceiver;
 use everloop_agents::process;
 use everloop_agents::workspace::Workspace;
 use everloop_core::action::{Input, LoopCommand, TurnTrace};
@@ -51,6 +52,7 @@ mod liveness;
 pub mod mesh;
 pub mod mirror;
 mod notify;
+mod otlp;
 mod outbound;
 mod pane;
 mod pane_watch;
@@ -108,6 +110,8 @@ pub struct SupervisorOptions {
     pub port: Option<Box<dyn ServePort>>,
     /// The configuration of folders.
     pub projects: Arc<dyn Projects>,
+    /// The collector that gets spans and figures; without one nothing leaves.
+    pub collector: Option<OtlpReceiver>,
 }
 
 /// Sees every commit; the only view of a supervisor from inside its own process.
@@ -234,6 +238,9 @@ pub struct Supervisor {
     hook_files: hook_files::HookFiles,
     /// The file mirror; absent in a process that only delivers a message.
     mirror: Option<mirror::Follower>,
+    /// Sends telemetry, while there is a collector for it.
+    collector: Option<OtlpReceiver>,
+    exporter: Option<otlp::Exporter>,
     /// Signals to personas that are files.
     signal_files: signal_files::SignalFiles,
     watchdog: watchdog::Watchdog,
@@ -281,6 +288,8 @@ impl Supervisor {
             configuration: configuration::Configuration::default(),
             hook_files: hook_files::HookFiles::default(),
             mirror: None,
+            collector: options.collector,
+            exporter: None,
             signal_files: signal_files::SignalFiles::default(),
             watchdog: watchdog::Watchdog::new(),
         }
@@ -301,6 +310,7 @@ impl Supervisor {
         if self.until != Until::Idle {
             let role = if self.until == Until::Told { "up" } else { "run" };
             self.mirror = mirror::Follower::start(&self.home, role);
+            self.exporter = self.collector.take().and_then(|to| otlp::Exporter::start(&self.home, to));
         }
         let _panes = (self.until != Until::Idle).then(|| pane_watch::PaneWatch::start(&self.home)).flatten();
         let audit = if self.until == Until::Idle { None } else { audit::Audit::start(&self.home) };
@@ -334,6 +344,9 @@ impl Supervisor {
         }
         if let Some(mirror) = self.mirror.take() {
             mirror.gone().await;
+        }
+        if let Some(exporter) = self.exporter.take() {
+            exporter.gone().await;
         }
         Ok(self.ended_by)
     }
@@ -457,6 +470,9 @@ impl Supervisor {
 
     /// Reports writes of other processes and running turns to the mirror.
     fn tell_mirror(&mut self) {
+        if let Some(exporter) = &self.exporter {
+            exporter.changed();
+        }
         let Some(mirror) = &mut self.mirror else { return };
         mirror.look(self.ledger.data_version().ok());
         if self.slots.values().any(|slot| matches!(slot.state.phase, Phase::Turn(_))) {

@@ -14,6 +14,7 @@
 //! - [`notify`]: recipients of tickets; [`hook`]: sessions that everloop did not start;
 //!   [`completion`]: signs that are signals; [`outbound`]: board, mailbox and tracker; [`watch`]:
 //!   monitors; [`naming`]: generated names
+//! - [`otel`]: the collector of telemetry
 //! - [`schema`]: the JSON Schema and the reference in `docs/config.md`
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ mod keys;
 mod layer;
 mod naming;
 mod notify;
+mod otel;
 mod outbound;
 mod overrides;
 mod persona;

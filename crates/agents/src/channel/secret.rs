@@ -25,7 +25,7 @@ pub enum SecretSource {
 
 impl SecretSource {
     /// The value; no error shows it.
-    pub(super) fn value(&self) -> Result<String, Undelivered> {
+    pub(crate) fn value(&self) -> Result<String, Undelivered> {
         let found = match self {
             SecretSource::Env(name) => std::env::var(name)
                 .ok()

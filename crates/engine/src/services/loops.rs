@@ -337,6 +337,7 @@ fn deliver_to(context: &ServiceContext, ids: BTreeSet<LoopId>) -> Result<Taker, 
                 listen,
                 port: None,
                 projects: Arc::clone(&context.projects),
+                collector: None,
             };
             let supervisor = Supervisor::new(options, ledger, ownership);
             block_on(supervisor.run(&mut Silent))??;

@@ -81,6 +81,9 @@ impl<W: Watcher> ShellEffects for Owner<'_, W> {
                 if let Some(mirror) = &self.supervisor.mirror {
                     mirror.changed();
                 }
+                if let Some(exporter) = &self.supervisor.exporter {
+                    exporter.changed();
+                }
                 Ok(replies)
             }
             Err(Error::Refused(refusal)) => {

@@ -301,6 +301,7 @@ fn attend(args: &RunArgs, session: &VerbSession, home: &StateFolder, started: &L
                 listen,
                 port,
                 projects: Arc::new(FileProjects),
+                collector: up::collector(session)?,
             };
             let supervisor = Supervisor::new(options, session.writer(home)?, ownership);
             up::block_on(supervisor.run(&mut watcher))??

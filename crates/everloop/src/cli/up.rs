@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everloop_agents::otlp::OtlpReceiver;
 use everloop_core::event::{EVENT_VERSION, Event};
 use everloop_core::journal::JournalRecord;
 use everloop_core::raise::RunLimits;
@@ -92,6 +93,7 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
         listen,
         port,
         projects: Arc::new(FileProjects),
+        collector: collector(session)?,
     };
     session.ui.talk(&format!(
         "supervising (state in {}); stop with Ctrl-C or `everloop down`",
@@ -119,6 +121,11 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
 fn gateway(session: &VerbSession) -> Gateway {
     let open = super::config::load_in_force(session).and_then(|config| Ok(config.gateway_is_open()?));
     if open.unwrap_or_default() { Gateway::Open } else { Gateway::Token }
+}
+
+/// The collector of telemetry that the configuration names.
+pub fn collector(session: &VerbSession) -> Result<Option<OtlpReceiver>, Failure> {
+    Ok(super::config::load_in_force(session)?.collector(&session.dir)?)
 }
 
 /// Names the loops that a supervisor of all loops goes on with, before any of them starts a turn,

@@ -6,8 +6,9 @@ use toml::{Table, Value};
 /// Keys with commands.
 const RUNS: [&str; 6] = ["command", "run", "checks", "metric", "agent_cmd", "setup"];
 /// Keys with addresses, names of secrets, and what widens an agent's reach.
-const REACHES: [&str; 14] = [
+const REACHES: [&str; 15] = [
     "url",
+    "endpoint",
     "http",
     "api_base",
     "url_env",

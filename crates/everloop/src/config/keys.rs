@@ -56,6 +56,8 @@ pub struct ConfigFile {
     node: Option<NodeKeys>,
     /// Signals over the port of the supervisor.
     gateway: Option<GatewayKeys>,
+    /// A collector of OpenTelemetry.
+    otel: Option<OtelKeys>,
     /// The hub of a mesh.
     hub: Option<HubKeys>,
     /// The board as a file of the project.
@@ -101,6 +103,24 @@ section! {
 
     /// Whether programs of this machine may send signals without the token. Turns never may.
     open: Flag = false;
+}
+
+section! {
+    /// A collector of OpenTelemetry, which gets spans, figures and log records over HTTP. Without
+    /// this section nothing is sent.
+    pub struct OtelKeys;
+
+    /// The base of its paths, like `http://127.0.0.1:4318`; elsewhere than on this machine `https`.
+    endpoint: NonEmptyText;
+
+    /// The variable with the token for `Authorization: Bearer`.
+    token_env: VariableName;
+
+    /// The file with that token, mode 600.
+    token_file: NonEmptyText;
+
+    /// A file with certificates that are trusted for it.
+    ca_file: NonEmptyText;
 }
 
 section! {

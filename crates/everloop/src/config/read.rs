@@ -14,7 +14,7 @@ use super::agent;
 use super::guard::GuardKeys;
 use super::keys::{
     AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GatewayKeys, GuardianKeys, HookKeys, HubKeys,
-    IsolationKeys, LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
+    IsolationKeys, LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, OtelKeys, TrackerKeys,
 };
 use super::layer::{AGENT_KEYS, Layer, Origin};
 use super::notify::NotifyKeys;
@@ -65,6 +65,8 @@ pub struct Sections {
     pub node: Layer,
     /// The section `[gateway]`.
     pub gateway: Layer,
+    /// The section `[otel]`.
+    pub otel: Layer,
     /// The section `[board]`.
     pub board: Layer,
     /// The section `[mailbox]`.
@@ -192,6 +194,7 @@ impl Reader<'_> {
                 }
                 "node" => self.whole::<NodeKeys>(("node", value), &mut sections.node),
                 "gateway" => self.whole::<GatewayKeys>(("gateway", value), &mut sections.gateway),
+                "otel" => self.whole::<OtelKeys>(("otel", value), &mut sections.otel),
                 "board" => self.whole::<BoardKeys>(("board", value), &mut sections.board),
                 "mailbox" => self.whole::<MailboxKeys>(("mailbox", value), &mut sections.mailbox),
                 "tracker" => self.whole::<TrackerKeys>(("tracker", value), &mut sections.tracker),
@@ -304,6 +307,7 @@ impl Reader<'_> {
             "route",
             "node",
             "gateway",
+            "otel",
             "hub",
             "board",
             "mailbox",
@@ -322,10 +326,10 @@ impl Reader<'_> {
             return self.report(span, format!("key `{name}` stands outside of any section"), Some(hint.to_owned()));
         }
         let hint = match nearest(name, known) {
-            Some(whole @ ("defaults" | "isolation" | "node" | "gateway" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
+            Some(whole @ ("defaults" | "isolation" | "node" | "gateway" | "otel" | "hub" | "board" | "mailbox" | "tracker" | "hook" | "guardian")) => format!("did you mean `[{whole}]`?"),
             Some(list @ ("notify" | "route")) => format!("did you mean `[[{list}]]`?"),
             Some(known) => format!("did you mean `[{known}.NAME]`?"),
-            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[[route]]`, `[node]`, `[gateway]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
+            None => "there are `[defaults]`, `[isolation]`, `[agent.NAME]`, `[account.NAME]`, `[loop.NAME]`, `[research.NAME]`, `[persona.NAME]`, `[[route]]`, `[node]`, `[gateway]`, `[otel]`, `[hub]`, `[board]`, `[mailbox]`, `[tracker]`, `[[notify]]`, `[hook]`, `[guardian]` and `[completion.NAME]`"
                 .to_owned(),
         };
         self.report(span, format!("unknown section `{name}`"), Some(hint));

@@ -37,7 +37,7 @@ mod tests {
     use super::super::keys::IsolationKeys;
     use super::super::keys::{
         AccountKeys, AgentKeys, BoardKeys, CheckKeys, CompletionKeys, GatewayKeys, GuardianKeys, HookKeys, HubKeys,
-        LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, TrackerKeys,
+        LoopKeys, MailboxKeys, MonitorKeys, NodeKeys, OtelKeys, TrackerKeys,
     };
     use super::super::notify::NotifyKeys;
     use super::super::overrides::variables;
@@ -135,6 +135,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
         text += &section::<IsolationKeys>(schema, "[isolation]");
         text += &section::<NodeKeys>(schema, "[node]");
         text += &section::<GatewayKeys>(schema, "[gateway]");
+        text += &section::<OtelKeys>(schema, "[otel]");
         text += &section::<BoardKeys>(schema, "[board]");
         text += &section::<MailboxKeys>(schema, "[mailbox]");
         text += &section::<TrackerKeys>(schema, "[tracker]");
@@ -170,6 +171,7 @@ Durations are written `"90s"`, `"15m"`, `"2h"` or `"1h 30m"`. Limits can be lift
             ("HubKeys", names::<HubKeys>()),
             ("NodeKeys", names::<NodeKeys>()),
             ("GatewayKeys", names::<GatewayKeys>()),
+            ("OtelKeys", names::<OtelKeys>()),
             ("BoardKeys", names::<BoardKeys>()),
             ("MailboxKeys", names::<MailboxKeys>()),
             ("TrackerKeys", names::<TrackerKeys>()),

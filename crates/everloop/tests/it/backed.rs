@@ -38,6 +38,7 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/mesh.md", "mesh.txt"),
     ("docs/monitors.md", "monitors.txt"),
     ("docs/sessions.md", "sessions.txt"),
+    ("docs/telemetry.md", "telemetry.txt"),
     ("docs/tickets.md", "tickets.txt"),
     ("docs/troubleshooting.md", "troubleshooting.txt"),
 ];

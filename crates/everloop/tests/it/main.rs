@@ -42,6 +42,7 @@ mod mesh_trust;
 mod message;
 mod message_comment;
 mod now;
+mod otel;
 mod outbound;
 mod pace;
 mod pane;
