@@ -170,11 +170,11 @@ fn compare_loop(row: &LoopRow, told: Option<&LoopState>, differences: &mut Vec<S
     if state != *told {
         paths(&format!("loop {}", row.id), &value(told), &value(&state), differences);
     }
-    if row.phase != told.phase.label() {
+    if row.phase != told.label() {
         differences.push(format!(
             "loop {} listed as: journal `{}`, stored `{}`",
             row.id,
-            told.phase.label(),
+            told.label(),
             row.phase
         ));
     }

@@ -29,6 +29,7 @@ pub mod mesh;
 pub mod now;
 pub mod paint;
 pub mod persona;
+pub mod rhythm;
 pub mod quarantine;
 pub mod sessions;
 pub mod status;
