@@ -175,10 +175,8 @@ fn last_words(state: &LoopState) -> String {
 fn persona_turn(state: &LoopState, task: Option<&TaskRow>) -> PersonaTurn {
     let own = task.filter(|row| row.task.kind == "batch").map(|row| row::taken_by(&row.task)).unwrap_or_default();
     let plans = state.persona.as_deref().map_or(&[][..], |persona| &persona.inward.plans);
-    let plan = plan::first(plans, &own).map(|(_, plan)| QuotedPlan {
-        of: plain(&plan.describe()),
-        text: plan.text.clone(),
-    });
+    let plan =
+        plan::first(plans, &own).map(|(_, plan)| QuotedPlan { of: plain(&plan.describe()), text: plan.text.clone() });
     PersonaTurn { signals: own.iter().map(quoted).collect(), plan, memory: String::new() }
 }
 

@@ -171,12 +171,7 @@ fn compare_loop(row: &LoopRow, told: Option<&LoopState>, differences: &mut Vec<S
         paths(&format!("loop {}", row.id), &value(told), &value(&state), differences);
     }
     if row.phase != told.label() {
-        differences.push(format!(
-            "loop {} listed as: journal `{}`, stored `{}`",
-            row.id,
-            told.label(),
-            row.phase
-        ));
+        differences.push(format!("loop {} listed as: journal `{}`, stored `{}`", row.id, told.label(), row.phase));
     }
 }
 

@@ -18,8 +18,8 @@ use everloop_core::op::{Message, Op, Refusal, Reply, TaskRow, TaskState, shelve_
 use everloop_core::planted::{self, Bug};
 use everloop_core::research::shared::{self, SharedRun};
 use everloop_core::rhythm::calendar::{Calendar, TableCalendar};
-use everloop_core::rhythm::inward::memory::StoredMemory;
 use everloop_core::rhythm::inward;
+use everloop_core::rhythm::inward::memory::StoredMemory;
 use everloop_core::rhythm::row::{self, TAKEN_AT_ONCE, WAITING, WaitingSignal};
 use everloop_core::rhythm::signal::{PersonaName, Signal, SignalClass};
 use everloop_core::state::{LoopState, Phase, Turn};

@@ -231,14 +231,10 @@ mod tests {
         assert_eq!(strip, "...o##..dFc.");
         let shares: Vec<(&str, u64)> =
             shares(&found).into_iter().map(|(doing, time)| (doing.as_str(), time.as_secs() / 60)).collect();
-        assert_eq!(shares, [
-            ("working", 19),
-            ("dreaming", 10),
-            ("frozen", 10),
-            ("cooling", 10),
-            ("looking", 1),
-            ("asleep", 70),
-        ]);
+        assert_eq!(
+            shares,
+            [("working", 19), ("dreaming", 10), ("frozen", 10), ("cooling", 10), ("looking", 1), ("asleep", 70),]
+        );
     }
 
     #[test]

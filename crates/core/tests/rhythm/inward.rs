@@ -9,6 +9,8 @@ use everloop_core::event::{Event, Exit, Judgement};
 use everloop_core::guard::{Freeze, Guards, Scope};
 use everloop_core::ids::{Fence, LoopId, NodeId, TurnId};
 use everloop_core::immune::Immune;
+use everloop_core::isolation::IsolationSpec;
+use everloop_core::judge_files::JudgeFiles;
 use everloop_core::rhythm::bucket::WakeAllowance;
 use everloop_core::rhythm::cadence::Profile;
 use everloop_core::rhythm::calendar::TableCalendar;
@@ -20,18 +22,43 @@ use everloop_core::rhythm::reflex::SignalPattern;
 use everloop_core::rhythm::row::{WAITING, WaitingSignal, row_id};
 use everloop_core::rhythm::signal::{Signal, SignalClass};
 use everloop_core::scoreboard::Scoreboard;
-use everloop_core::spec::{LoopSpec, WorkspaceMode};
+use everloop_core::spec::{
+    AgentSpec, Bounds, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
+};
 use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
+use everloop_core::watch::WatchSpec;
 
 const DAYS: u64 = 30;
 const DAY: Duration = Duration::from_secs(86_400);
 const START: Time = Time(1_700_000_000_000);
-/// As short as a loop's specification can be.
-const SPEC: &str = r#"{"goal":"look after the deploys","checks":[],
-    "agent":{"name":"agent","argv":["agent"],"pass_env":[],"account":"default","turn_microusd":0,"turn_tokens":0},
-    "workspace":{"dir":"/repo","mode":{"is":"in_place"},"integrate":"progress","setup":null,"include_dirty":false,
-    "protect":[]},"bounds":{},"guard":{}}"#;
+/// A loop without checks, in a folder.
+fn spec(persona: PersonaSpec) -> LoopSpec {
+    LoopSpec {
+        goal: "look after the deploys".to_owned(),
+        checks: Vec::new(),
+        agent: AgentSpec { name: "agent".to_owned(), account: "default".to_owned(), ..AgentSpec::default() },
+        others: Vec::new(),
+        workspace: WorkspaceSpec {
+            dir: "/folder".to_owned(),
+            mode: WorkspaceMode::InPlace,
+            integrate: Integrate::Progress,
+            setup: None,
+            include_dirty: false,
+            protect: Vec::new(),
+            judge: JudgeFiles::default(),
+            cache: Vec::new(),
+            author: CommitAuthor::Everloop,
+            origin: None,
+        },
+        bounds: Bounds::default(),
+        guard: GuardSpec::default(),
+        watch: WatchSpec::default(),
+        isolation: IsolationSpec::default(),
+        research: None,
+        persona: Some(Box::new(persona)),
+    }
+}
 
 /// A persona with its rows, its memory and a clock.
 struct Bench {
@@ -51,10 +78,8 @@ struct Bench {
 
 impl Bench {
     fn new(inward: InwardSpec) -> Self {
-        let mut spec: LoopSpec = serde_json::from_str(SPEC).expect("a specification");
-        spec.workspace.mode = WorkspaceMode::InPlace;
         let cadence = Profile::Interlaced.cadence();
-        spec.persona = Some(Box::new(PersonaSpec { cadence, inward, ..PersonaSpec::default() }));
+        let spec = spec(PersonaSpec { cadence, inward, ..PersonaSpec::default() });
         let state = LoopState::new(LoopId::new("k"), "echo".to_owned(), spec, START);
         let mut bench = Self {
             state,
@@ -68,7 +93,11 @@ impl Bench {
             events: 0,
             sent: 0,
         };
-        bench.give(&Input::Baselined { result: Ok((Scoreboard(Vec::new()), None)), notes: Vec::new(), samples: Vec::new() });
+        bench.give(&Input::Baselined {
+            result: Ok((Scoreboard(Vec::new()), None)),
+            notes: Vec::new(),
+            samples: Vec::new(),
+        });
         bench
     }
 
@@ -279,7 +308,11 @@ fn thirty_days_with_nothing_to_do_are_no_turn_and_no_writes_beyond_its_looks() {
         bench.live(DAY * 60, |_| {});
         let looks = bench.state.persona.as_ref().map_or(0, |persona| persona.yields.looks);
         assert!(bench.turns.is_empty() && looks > 6 * DAYS - 6, "{looks} looks");
-        assert_eq!(bench.events - before, 2 * (usize::try_from(looks).expect("few") - 1), "a look and until when it sleeps");
+        assert_eq!(
+            bench.events - before,
+            2 * (usize::try_from(looks).expect("few") - 1),
+            "a look and until when it sleeps"
+        );
     }
 }
 

@@ -16,9 +16,9 @@ use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use serde::Serialize;
 
+use super::ServiceContext;
 use super::journal::{self, JournalRange};
 use super::loops::{CommandAnswer, send};
-use super::ServiceContext;
 use crate::calendar::Zones;
 use crate::error::Failure;
 use crate::record::read_state;

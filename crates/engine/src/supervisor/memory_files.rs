@@ -27,7 +27,8 @@ pub(super) fn write(dir: &Path, memory: &Memory) -> io::Result<()> {
     write_whole(&dir.join("reflections.jsonl"), reflections.as_bytes(), MODE)?;
     let mut plans = String::new();
     for plan in &memory.plans {
-        write!(plans, "## If woken by {}\n\n{}\n\n", plan.describe(), plan.text).expect("writing to a string cannot fail");
+        write!(plans, "## If woken by {}\n\n{}\n\n", plan.describe(), plan.text)
+            .expect("writing to a string cannot fail");
     }
     write_whole(&dir.join("plans.md"), plans.as_bytes(), MODE)
 }

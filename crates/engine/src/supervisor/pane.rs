@@ -13,12 +13,7 @@ impl ActionRun {
     /// Makes the pane of such an agent ready, and notes it in the turn's output if anything had to
     /// be done. It is part of the start that the guard permitted: a program that does not stay
     /// makes starts fail, and then the guard waits.
-    pub(super) async fn ready_pane(
-        &self,
-        agent: &AgentSpec,
-        call: &mut Invocation,
-        cwd: &Path,
-    ) -> Result<(), String> {
+    pub(super) async fn ready_pane(&self, agent: &AgentSpec, call: &mut Invocation, cwd: &Path) -> Result<(), String> {
         let Some(name) = pane_of(agent).map(str::to_owned) else { return Ok(()) };
         let (root, cwd) = (self.home.root().to_owned(), cwd.to_owned());
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;

@@ -47,7 +47,7 @@ enum What {
     Remember {
         /// Name or loop id of the persona
         name: String,
-        /// The line
+        /// One line, of at most 300 characters
         line: String,
     },
     /// End a persona after its turn, or now; `start` continues it

@@ -124,7 +124,11 @@ pub(super) fn spec(
     }
     let reflex = reflex(&keys, values, &mut wrong);
     let inward = inward(&keys, values, &mut wrong);
-    if wrong.is_empty() { Ok((charter, PersonaSpec { cadence, reflex, inward, routes: Vec::new() })) } else { Err(wrong) }
+    if wrong.is_empty() {
+        Ok((charter, PersonaSpec { cadence, reflex, inward, routes: Vec::new() }))
+    } else {
+        Err(wrong)
+    }
 }
 
 /// A mistake in the value of a key; a hint in the text becomes one.
@@ -231,7 +235,9 @@ fn cadence(keys: &PersonaKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> C
 fn inward(keys: &PersonaKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> InwardSpec {
     let mut allowance = |key: &str, text: &Option<NonEmptyText>| {
         let text = text.as_ref()?;
-        WakeAllowance::parse(&text.0).map_err(|why| wrong.push(blame(values, key, &why.replace("wake budget", "budget")))).ok()
+        WakeAllowance::parse(&text.0)
+            .map_err(|why| wrong.push(blame(values, key, &why.replace("wake budget", "budget"))))
+            .ok()
     };
     let (reflect, dream) = (allowance("reflect", &keys.reflect), allowance("dream", &keys.dream));
     if keys.dream_usd.is_some() && keys.dream.is_none() {

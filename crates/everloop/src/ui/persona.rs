@@ -125,7 +125,8 @@ fn inward_line(step: &RhythmStep) -> String {
                 Some(false) => "; waking was not worth it",
                 None => "",
             };
-            let wish = reflection.wish.as_ref().map_or_else(String::new, |wish| format!("; it wants to be woken {wish}"));
+            let wish =
+                reflection.wish.as_ref().map_or_else(String::new, |wish| format!("; it wants to be woken {wish}"));
             let notes = list("notes", &reflection.notes);
             let corrections = list("corrections", &reflection.corrections);
             let dropped = list("dropped", &reflection.dropped);
@@ -141,7 +142,8 @@ fn inward_line(step: &RhythmStep) -> String {
                     format!("the new memory is refused, because it lacks protected lines: {}", lost.join("; "))
                 }
             };
-            let plans = plans.as_ref().map_or_else(String::new, |plans| format!("; {}", count(plans.len() as u64, "plan")));
+            let plans =
+                plans.as_ref().map_or_else(String::new, |plans| format!("; {}", count(plans.len() as u64, "plan")));
             format!("dreamed: {memory}{plans}{}", list("dropped", dropped))
         }
         RhythmStep::Unanswered { inward, why, .. } => format!("a {} had no answer: {why}", inward.as_str()),

@@ -14,7 +14,9 @@ const CELLS: usize = 48;
 /// Some lines for each persona.
 pub fn lines(found: &[RhythmView], look: &StatusStyle) -> Vec<String> {
     if found.is_empty() {
-        return vec!["no personas; add `[persona.NAME]` to everloop.toml, then: everloop persona start NAME".to_owned()];
+        return vec![
+            "no personas; add `[persona.NAME]` to everloop.toml, then: everloop persona start NAME".to_owned(),
+        ];
     }
     found.iter().flat_map(|persona| of(persona, look)).collect()
 }
@@ -49,7 +51,8 @@ fn of(persona: &RhythmView, look: &StatusStyle) -> Vec<String> {
         ),
     ];
     if yields.reflections + yields.dreams > 0 {
-        let each = persona.inward_tokens_per_kept.map_or(String::new(), |n| format!(", {n} tokens for each kept change"));
+        let each =
+            persona.inward_tokens_per_kept.map_or(String::new(), |n| format!(", {n} tokens for each kept change"));
         lines.push(format!(
             "  {} and {}: {} tokens, {}{each}; plans were for {} of {plans} wakes",
             count(yields.reflections, "reflection"),

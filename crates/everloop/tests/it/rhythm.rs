@@ -47,7 +47,10 @@ fn it_reflects_after_work_and_only_what_fits_is_taken() {
     assert!(prompt.contains("look after the deploys") && prompt.contains("2 looks, 1 of them with work"), "{prompt}");
     personas.env.wait_for_words(&["why", "echo"], &["the agent wants to be woken in 2h"]);
     let journal = personas.env.run(&["logs", "echo"]).ok().stdout;
-    assert!(journal.contains("reflects [on-cycle]") && journal.contains("notes: eu is slow in the morning"), "{journal}");
+    assert!(
+        journal.contains("reflects [on-cycle]") && journal.contains("notes: eu is slow in the morning"),
+        "{journal}"
+    );
     assert!(journal.contains("dropped: `mood` is no key of the form"), "{journal}");
     personas.env.wait_for("the file is written", || !memory_file(&personas, "reflections.jsonl").is_empty());
     let kept: Value = serde_json::from_str(&memory_file(&personas, "reflections.jsonl")).expect("a line of JSON");
@@ -68,11 +71,11 @@ fn every_fifth_reflection_reads_the_four_before_it_and_three_corrections_alike_a
         personas.prompts("echo").into_iter().filter(|prompt| prompt.starts_with("# Reflection [on-self]")).collect();
     assert_eq!(of_self.len(), 1);
     assert_eq!(of_self[0].matches("[on-cycle] no verdict; note of a cycle").count(), 4, "{}", of_self[0]);
-    let tickets = personas.env.run(&["ticket", "list"]).ok().stdout;
+    let tickets = personas.env.run(&["ticket", "list"]).stdout;
     assert!(tickets.contains("has made the same correction three times: `Read the log first.`"), "{tickets}");
     personas.env.run(&["persona", "remember", "echo", "read the log first"]).ok();
     personas.env.wait_for("the ticket is closed", || {
-        !personas.env.run(&["ticket", "list"]).ok().stdout.contains("the same correction")
+        !personas.env.run(&["ticket", "list"]).stdout.contains("the same correction")
     });
     personas.down(up);
 }
@@ -165,7 +168,9 @@ fn the_last_day_is_a_strip_with_the_yield_of_waking() {
     personas.signal("echo", "something", &[]);
     personas.took("echo", 2);
     let shown = personas.env.run(&["rhythm", "echo"]).ok().stdout;
-    for words in ["echo: asleep, ", "# working", "last 24h: ", "2 looks, 1 with work (50 %)", "1 reflection and 0 dreams"] {
+    for words in
+        ["echo: asleep, ", "# working", "last 24h: ", "2 looks, 1 with work (50 %)", "1 reflection and 0 dreams"]
+    {
         assert!(shown.contains(words), "{words}: {shown}");
     }
     let strip = shown.lines().find_map(|line| line.trim().strip_prefix('|')?.split_once('|')).expect("a strip").0;

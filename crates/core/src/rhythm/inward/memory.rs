@@ -103,7 +103,9 @@ impl Memory {
         }
         match lines.iter().position(|known| is_keep_heading(known)) {
             Some(heading) => lines.insert(heading + 1, line),
-            None => lines.splice(0..0, ["## Keep".to_owned(), line, String::new(), "## Notes".to_owned()]).for_each(drop),
+            None => {
+                lines.splice(0..0, ["## Keep".to_owned(), line, String::new(), "## Notes".to_owned()]).for_each(drop)
+            }
         }
         let text = lines.join("\n");
         (text.chars().count() <= MEMORY_MAX_CHARS).then(|| self.put(text, by, at))

@@ -1,3 +1,5 @@
+//! When inward turns are due, and that none exceeds its budget.
+
 use super::*;
 use crate::rhythm::metabolism::TurnOutcome;
 use crate::rhythm::state::PersonaState;
@@ -48,7 +50,8 @@ impl Days {
             self.apply(&match inward {
                 Inward::Dream => RhythmStep::Unanswered { at, inward, why: String::new(), used },
                 Inward::Reflection { on } => {
-                    let reflection = Reflection { on, corrections: vec!["Read the log.".to_owned()], ..Reflection::default() };
+                    let reflection =
+                        Reflection { on, corrections: vec!["Read the log.".to_owned()], ..Reflection::default() };
                     RhythmStep::Reflected { at, reflection: Box::new(reflection), used }
                 }
             });
@@ -134,7 +137,10 @@ fn dreams_cost_no_more_than_their_dollars() {
     days.cost = 200_000;
     (0..10 * 72).for_each(|_| days.look(true));
     let spent = days.taken.len() as u64 * days.cost;
-    assert!((4_500_000..=5_500_000).contains(&spent), "$0.50 a day for ten days, and a full budget to begin with: {spent}");
+    assert!(
+        (4_500_000..=5_500_000).contains(&spent),
+        "$0.50 a day for ten days, and a full budget to begin with: {spent}"
+    );
     // One that costs more than a day allows is made up for.
     days.cost = 5_000_000;
     let before = days.taken.len();
