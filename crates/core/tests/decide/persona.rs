@@ -315,7 +315,8 @@ fn an_inward_turn_that_is_lost_is_not_tried_again() {
     let lost = rig.give(&everloop_core::action::Input::Vanished { turn: rig.turn() });
     let ended = lost.ops.iter().any(|op| matches!(op, Op::Finish { .. }));
     assert!(ended && !rig.state.task.retry, "its task is over");
-    assert_eq!(status(&rig), Some("dreaming"), "the next one is another one");
+    assert_eq!(status(&rig), Some("asleep"), "the guard's gap comes first");
+    assert_eq!((actions(&rig.wait_out()), status(&rig)), (vec!["spawn"], Some("dreaming")), "and then another one");
     let failed = rig.exit(30, 1);
     assert!(actions(&failed).is_empty() && !rig.state.task.retry);
     assert_eq!(rig.state.persona.as_ref().map(|persona| persona.inward.under_way), Some(None));

@@ -29,7 +29,8 @@ use everloop_core::state::{LoopState, Phase};
 use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
 
-const DAYS: u64 = 30;
+/// Days of a promise: enough for each budget to be empty and full again.
+const DAYS: u32 = 10;
 const DAY: Duration = Duration::from_secs(86_400);
 const START: Time = Time(1_700_000_000_000);
 /// A loop without checks, in a folder.
@@ -187,9 +188,9 @@ impl Bench {
         self.give(&Input::Command { by: String::new(), command: LoopCommand::Signal { signal: Box::new(signal) } });
     }
 
-    /// Lives for thirty days; `each` happens every so often.
-    fn live(&mut self, every: Duration, each: impl Fn(&mut Self)) {
-        let end = START + DAY * u32::try_from(DAYS).expect("a month");
+    /// Lives for so many days; `each` happens every so often.
+    fn live(&mut self, days: u32, every: Duration, each: impl Fn(&mut Self)) {
+        let end = START + DAY * days;
         let mut next = START + every;
         while self.now < end {
             let due = self.wake_at.unwrap_or(next).min(next);
@@ -236,7 +237,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// In any stretch of time no more than a full budget and what refills in it.
 pub fn budget_is_kept() -> bool {
     let mut bench = Bench::new(budget("3/day", "2/day"));
-    bench.live(HOUR, |bench| bench.signal(SignalClass::Medium));
+    bench.live(DAYS, HOUR, |bench| bench.signal(SignalClass::Medium));
     let kept = |turns: &[Time], most: u64| {
         let within = |from: usize, to: usize| {
             let refill = turns[to].since(turns[from]).as_secs_f64() / DAY.as_secs_f64() * most as f64;
@@ -245,7 +246,7 @@ pub fn budget_is_kept() -> bool {
         (0..turns.len()).all(|from| (from..turns.len()).all(|to| within(from, to)))
     };
     let (reflections, dreams) = (bench.of(is_reflection), bench.of(is_dream));
-    let enough = reflections.len() as u64 > 2 * DAYS && dreams.len() as u64 > DAYS;
+    let enough = reflections.len() > 20 && dreams.len() > 10;
     enough && kept(&reflections, 3) && kept(&dreams, 2)
 }
 
@@ -253,7 +254,7 @@ pub fn budget_is_kept() -> bool {
 pub fn work_comes_first() -> bool {
     // Their refill falls into times in which a faint signal waits.
     let mut bench = Bench::new(budget("4/day", "4/day"));
-    bench.live(Duration::from_secs(7_000), |bench| {
+    bench.live(DAYS, Duration::from_secs(7_000), |bench| {
         let class = if bench.sent.is_multiple_of(5) { SignalClass::Medium } else { SignalClass::Low };
         bench.signal(class);
     });
@@ -266,13 +267,13 @@ pub fn none_while_frozen() -> bool {
     bench.signal(SignalClass::Medium);
     let before = bench.turns.len();
     bench.freeze();
-    bench.live(HOUR, |_| {});
+    bench.live(DAYS, HOUR, |_| {});
     before > 0 && bench.turns.len() == before && bench.broken.is_none()
 }
 
 pub fn every_fifth_is_on_self() -> bool {
     let mut bench = Bench::new(budget("1000/day", "1000/day"));
-    bench.live(HOUR, |bench| bench.signal(SignalClass::Medium));
+    bench.live(DAYS, HOUR, |bench| bench.signal(SignalClass::Medium));
     let on = bench.turns.iter().filter_map(|(_, inward)| match inward {
         Some(Inward::Reflection { on }) => Some(*on == ReflectOn::OnSelf),
         _ => None,
@@ -305,9 +306,9 @@ fn thirty_days_with_nothing_to_do_are_no_turn_and_no_writes_beyond_its_looks() {
     for inward in [InwardSpec::default(), budget("12/day", "4/day")] {
         let mut bench = Bench::new(inward);
         let before = bench.events;
-        bench.live(DAY * 60, |_| {});
+        bench.live(30, DAY * 60, |_| {});
         let looks = bench.state.persona.as_ref().map_or(0, |persona| persona.yields.looks);
-        assert!(bench.turns.is_empty() && looks > 6 * DAYS - 6, "{looks} looks");
+        assert!(bench.turns.is_empty() && looks > 6 * 29, "{looks} looks");
         assert_eq!(
             bench.events - before,
             2 * (usize::try_from(looks).expect("few") - 1),
@@ -320,7 +321,7 @@ fn thirty_days_with_nothing_to_do_are_no_turn_and_no_writes_beyond_its_looks() {
 fn one_signal_in_thirty_days_is_reflected_on_and_dreamt_of_once() {
     let mut bench = Bench::new(budget("12/day", "4/day"));
     bench.signal(SignalClass::Medium);
-    bench.live(DAY * 60, |_| {});
+    bench.live(30, DAY * 60, |_| {});
     let kinds: Vec<&str> = bench.turns.iter().map(|(_, inward)| inward.map_or("work", Inward::as_str)).collect();
     assert_eq!(kinds, ["work", "reflection", "dream"]);
     assert!(matches!(bench.state.phase, Phase::Waiting { .. }), "it sleeps");
