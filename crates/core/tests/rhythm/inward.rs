@@ -30,7 +30,7 @@ use everloop_core::time::Time;
 use everloop_core::watch::WatchSpec;
 
 /// Days of a promise: enough for each budget to be empty and full again.
-const DAYS: u32 = 10;
+const DAYS: u32 = 6;
 const DAY: Duration = Duration::from_secs(86_400);
 const START: Time = Time(1_700_000_000_000);
 /// A loop without checks, in a folder.
@@ -246,7 +246,7 @@ pub fn budget_is_kept() -> bool {
         (0..turns.len()).all(|from| (from..turns.len()).all(|to| within(from, to)))
     };
     let (reflections, dreams) = (bench.of(is_reflection), bench.of(is_dream));
-    let enough = reflections.len() > 20 && dreams.len() > 10;
+    let enough = reflections.len() > 12 && dreams.len() > 8;
     enough && kept(&reflections, 3) && kept(&dreams, 2)
 }
 

@@ -148,7 +148,9 @@ fn a_dream_works_in_an_empty_folder_and_nothing_of_it_lands() {
 
 #[test]
 fn a_reflection_without_an_answer_is_noted_and_not_tried_again() {
-    let personas = persona("It was fine.", "", "reflect = \"12/day\"\nreflect_every = 1");
+    // Only the end of what a plain command prints is kept.
+    let long = format!("{{\"notes\": [\"fine\"],{}\"worth\": true}}", " ".repeat(2_100));
+    let personas = persona(&long, "", "reflect = \"12/day\"\nreflect_every = 1");
     let up = personas.up();
     personas.signal("echo", "something", &[]);
     personas.took("echo", 2);

@@ -104,7 +104,7 @@ impl Memory {
         match lines.iter().position(|known| is_keep_heading(known)) {
             Some(heading) => lines.insert(heading + 1, line),
             None => {
-                lines.splice(0..0, ["## Keep".to_owned(), line, String::new(), "## Notes".to_owned()]).for_each(drop)
+                lines.splice(0..0, ["## Keep".to_owned(), line, String::new(), "## Notes".to_owned()]).for_each(drop);
             }
         }
         let text = lines.join("\n");
