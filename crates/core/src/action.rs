@@ -53,6 +53,8 @@ pub enum Action {
     },
     /// Append the rows of the journal that the table of results lacks.
     Record,
+    /// Write the memory of a persona as files.
+    Remember,
     /// Move the work onto the target, once. Answer: [`Input::Integrated`].
     Integrate {
         turn: TurnId,
@@ -187,6 +189,8 @@ pub enum LoopCommand {
     Wake,
     /// Take a signal; for personas.
     Signal { signal: Box<crate::rhythm::signal::Signal> },
+    /// Add a line to the memory of a persona, which no dream may drop.
+    Remember { line: String },
     /// A person has the work: it waits for nothing any more.
     Taken {
         /// The commit that holds the work.

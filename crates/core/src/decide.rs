@@ -17,6 +17,7 @@ use crate::immune::{DOC, FLEET, Immune};
 use crate::op::{NewTask, Op, TaskRow};
 use crate::research::shared::{self, SharedRun};
 use crate::rhythm::calendar::Calendar;
+use crate::rhythm::inward::memory::StoredMemory;
 use crate::rhythm::row::WaitingSignal;
 use crate::rhythm::signal::PersonaName;
 use crate::rhythm::wish::WishLine;
@@ -26,6 +27,7 @@ use crate::time::Time;
 mod advance;
 mod command;
 pub(crate) mod immune;
+mod inward;
 mod research;
 mod rhythm;
 mod stalled;
@@ -75,12 +77,14 @@ pub struct PersonaContext<'a> {
     pub known: bool,
     /// The personas that a signal may be passed on to.
     pub related: Vec<(PersonaName, LoopId)>,
+    /// What it remembers, where the input may change that.
+    pub memory: StoredMemory,
 }
 
 impl<'a> PersonaContext<'a> {
     /// For a loop that is none, and for a persona without signals.
     pub fn quiet(calendar: &'a dyn Calendar) -> Self {
-        Self { calendar, waiting: Vec::new(), known: false, related: Vec::new() }
+        Self { calendar, waiting: Vec::new(), known: false, related: Vec::new(), memory: StoredMemory::default() }
     }
 }
 

@@ -170,6 +170,12 @@ pub enum Bug {
     RhythmDstDoubles,
     RhythmFailuresSpeedUp,
     RhythmBacklogForgotten,
+    RhythmInwardBudgetIgnored,
+    RhythmDreamBeforeWork,
+    RhythmReflectsWhileFrozen,
+    RhythmNeverReflectsOnSelf,
+    RhythmPlanMatchesAny,
+    RhythmProtectedLineDropped,
 }
 
 /// Those about many machines.
@@ -363,6 +369,12 @@ pub const RHYTHM: &[Bug] = &[
     Bug::RhythmDstDoubles,
     Bug::RhythmFailuresSpeedUp,
     Bug::RhythmBacklogForgotten,
+    Bug::RhythmInwardBudgetIgnored,
+    Bug::RhythmDreamBeforeWork,
+    Bug::RhythmReflectsWhileFrozen,
+    Bug::RhythmNeverReflectsOnSelf,
+    Bug::RhythmPlanMatchesAny,
+    Bug::RhythmProtectedLineDropped,
 ];
 
 /// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.

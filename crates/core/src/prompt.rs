@@ -8,6 +8,7 @@ use crate::event::Outcome;
 use crate::judge;
 use crate::marker::{self, BACKOFF};
 use crate::op::{TaskRow, Trust};
+use crate::rhythm::inward::{self, plan};
 use crate::rhythm::signal::Signal;
 use crate::rhythm::{row, wish};
 use crate::scoreboard::CheckResult;
@@ -62,6 +63,19 @@ pub struct Prompt {
 pub struct PersonaTurn {
     /// The oldest one first.
     pub signals: Vec<QuotedSignal>,
+    /// What a dream prepared for one of them; data.
+    pub plan: Option<QuotedPlan>,
+    /// What the persona remembers; data.
+    pub memory: String,
+}
+
+/// A plan of a dream as the agent sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QuotedPlan {
+    /// The signals that it is for; data.
+    pub of: String,
+    /// Data, never instructions.
+    pub text: String,
 }
 
 /// A signal as the agent sees it.
@@ -121,7 +135,8 @@ pub struct CheckLine {
 /// The prompt of the turn that would start now.
 pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
     let checks: Vec<CheckLine> = state.progress.board.0.iter().map(|r| check_line(&state.spec, r)).collect();
-    let assignment = task.filter(|t| t.task.kind != "batch").map(|t| assignment(&state.spec, t));
+    let assigned = |t: &&TaskRow| !["batch", inward::REFLECTION, inward::DREAM].contains(&t.task.kind.as_str());
+    let assignment = task.filter(assigned).map(|t| assignment(&state.spec, t));
     let resumed = matches!(&state.phase, Phase::Turn(turn) if turn.resume.is_some());
     Prompt {
         resumed,
@@ -139,7 +154,7 @@ pub fn prompt(state: &LoopState, task: Option<&TaskRow>, now: Time) -> Prompt {
         mail: state.people.notes.iter().filter_map(letter).collect(),
         comments: Vec::new(),
         left_behind: None,
-        persona: state.is_persona().then(|| persona_turn(task)),
+        persona: state.is_persona().then(|| persona_turn(state, task)),
         left: left(state, now),
         protected: state.spec.workspace.protect.clone(),
         isolated: state.spec.workspace.mode != WorkspaceMode::InPlace,
@@ -157,9 +172,12 @@ fn last_words(state: &LoopState) -> String {
     kept.join("\n")
 }
 
-fn persona_turn(task: Option<&TaskRow>) -> PersonaTurn {
+fn persona_turn(state: &LoopState, task: Option<&TaskRow>) -> PersonaTurn {
     let own = task.filter(|row| row.task.kind == "batch").map(|row| row::taken_by(&row.task)).unwrap_or_default();
-    PersonaTurn { signals: own.iter().map(quoted).collect() }
+    let plans = state.persona.as_deref().map_or(&[][..], |persona| &persona.inward.plans);
+    let plan =
+        plan::first(plans, &own).map(|(_, plan)| QuotedPlan { of: plain(&plan.describe()), text: plan.text.clone() });
+    PersonaTurn { signals: own.iter().map(quoted).collect(), plan, memory: String::new() }
 }
 
 fn quoted(signal: &Signal) -> QuotedSignal {
@@ -177,8 +195,11 @@ fn quoted(signal: &Signal) -> QuotedSignal {
         about.push(format!("passed on by {name}"));
     }
     // The words are a sender's, and one line of them stands outside of the quotation.
-    let about = about.join("; ").chars().filter(|c| !c.is_control() && *c != '`').collect();
-    QuotedSignal { about, text: signal.body.clone() }
+    QuotedSignal { about: plain(&about.join("; ")), text: signal.body.clone() }
+}
+
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() && *c != '`').collect()
 }
 
 fn rethink(state: &LoopState) -> Rethink {

@@ -12,7 +12,8 @@
 //! - [`factor`]: the factors, as sentences; [`bucket`]: the wake budget; [`rate`]: the smoothed
 //!   rate of signals; [`metabolism`]: how much arrives; [`mood`]: the same as one word
 //! - [`wish`]: when the agent wants to be woken
-//! - [`state`]: what is remembered of a persona
+//! - [`inward`]: reflections and dreams, and the memory that they leave
+//! - [`state`]: what is remembered of a persona; [`strip`]: what it did in a period
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
@@ -25,6 +26,7 @@ pub mod calendar;
 pub mod factor;
 pub mod filter;
 pub mod glob;
+pub mod inward;
 pub mod metabolism;
 pub mod mood;
 pub mod next;
@@ -34,6 +36,7 @@ pub mod reflex;
 pub mod row;
 pub mod signal;
 pub mod state;
+pub mod strip;
 pub mod wish;
 
 #[cfg(test)]

@@ -260,7 +260,15 @@ impl LoopState {
 
     /// The operation that stores the state, unless it changed since `version`.
     pub fn save(&self, version: u64) -> Op {
-        Op::SaveLoop { id: self.id.clone(), version, phase: self.phase.label().to_owned(), state: self.text() }
+        Op::SaveLoop { id: self.id.clone(), version, phase: self.label().to_owned(), state: self.text() }
+    }
+
+    /// What it is doing, in one word; a reflection or a dream is not work.
+    pub fn label(&self) -> &'static str {
+        match (&self.phase, self.inward()) {
+            (Phase::Turn(_), Some(inward)) => inward.doing(),
+            (phase, _) => phase.label(),
+        }
     }
 
     /// The state as it is stored: what several workers found together is no part of it.

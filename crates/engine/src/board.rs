@@ -15,7 +15,7 @@ pub mod merge;
 use everloop_core::entry;
 use everloop_core::ids::TaskId;
 use everloop_core::op::{NewTask, TaskRow, Trust};
-use everloop_core::rhythm::row;
+use everloop_core::rhythm::{inward, row};
 use everloop_core::watch;
 pub use everloop_store::shell::most_urgent;
 use everloop_store::{Ledger, StateName, TaskFilter, TaskOwner};
@@ -24,7 +24,8 @@ use crate::error::Failure;
 
 /// Kinds of tasks that only everloop makes and works on. They are no part of the board as a file: a
 /// loop that watches that file would see its own signals there.
-pub const OWN_KINDS: [&str; 5] = ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL, row::WAITING];
+pub const OWN_KINDS: [&str; 7] =
+    ["batch", intents::KIND, watch::KEEPALIVE, watch::SIGNAL, row::WAITING, inward::REFLECTION, inward::DREAM];
 
 /// Open tasks that are counted; a fuller board takes no task from an agent.
 const OPEN_TASKS_LIMIT: usize = 5_000;

@@ -170,13 +170,8 @@ fn compare_loop(row: &LoopRow, told: Option<&LoopState>, differences: &mut Vec<S
     if state != *told {
         paths(&format!("loop {}", row.id), &value(told), &value(&state), differences);
     }
-    if row.phase != told.phase.label() {
-        differences.push(format!(
-            "loop {} listed as: journal `{}`, stored `{}`",
-            row.id,
-            told.phase.label(),
-            row.phase
-        ));
+    if row.phase != told.label() {
+        differences.push(format!("loop {} listed as: journal `{}`, stored `{}`", row.id, told.label(), row.phase));
     }
 }
 

@@ -140,6 +140,11 @@ impl StateFolder {
         self.root.join("signals")
     }
 
+    /// The files of a persona's memory.
+    pub fn persona(&self, name: &str) -> PathBuf {
+        self.root.join("personas").join(name)
+    }
+
     /// Address of the supervisor's HTTP port.
     pub fn http(&self) -> PathBuf {
         self.root.join("http.json")

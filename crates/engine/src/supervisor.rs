@@ -49,6 +49,7 @@ mod hook_files;
 mod inbox;
 mod judge;
 mod liveness;
+mod memory_files;
 pub mod mesh;
 pub mod mirror;
 mod notify;

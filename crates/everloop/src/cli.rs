@@ -48,6 +48,7 @@ mod replay;
 mod report;
 mod research;
 mod resume;
+mod rhythm;
 mod run;
 mod show;
 mod signal;
@@ -97,6 +98,8 @@ pub enum Verb {
     Research(Box<research::ResearchArgs>),
     /// List, show, start and stop personas: loops without an end that sleep until something wakes them
     Persona(persona::PersonaArgs),
+    /// Show what personas did in the last day, as a strip, and how often waking found work
+    Rhythm(rhythm::RhythmArgs),
     /// Send a signal to a persona
     Signal(signal::SignalArgs),
     /// Show loops and their current state
@@ -254,6 +257,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Take(args) => take::take(args, session),
         Verb::Research(args) => research::research(*args, session),
         Verb::Persona(args) => persona::persona(args, session),
+        Verb::Rhythm(args) => rhythm::rhythm(&args, session),
         Verb::Signal(args) => signal::signal(args, session),
         Verb::Report(args) => report::report(&args, session),
         Verb::Pause(args) => pause::pause(args, session),

@@ -30,6 +30,7 @@ pub mod now;
 pub mod paint;
 pub mod persona;
 pub mod quarantine;
+pub mod rhythm;
 pub mod sessions;
 pub mod status;
 pub mod summary;

@@ -18,6 +18,8 @@ use everloop_core::op::{Message, Op, Refusal, Reply, TaskRow, TaskState, shelve_
 use everloop_core::planted::{self, Bug};
 use everloop_core::research::shared::{self, SharedRun};
 use everloop_core::rhythm::calendar::{Calendar, TableCalendar};
+use everloop_core::rhythm::inward;
+use everloop_core::rhythm::inward::memory::StoredMemory;
 use everloop_core::rhythm::row::{self, TAKEN_AT_ONCE, WAITING, WaitingSignal};
 use everloop_core::rhythm::signal::{PersonaName, Signal, SignalClass};
 use everloop_core::state::{LoopState, Phase, Turn};
@@ -349,7 +351,8 @@ fn board_task(
 
 fn is_offered(row: &TaskRow, kinds_out: &[&str]) -> bool {
     let kind = row.task.kind.as_str();
-    kind != "batch" && kind != KEEPALIVE && kind != WAITING && !kinds_out.contains(&kind)
+    let own = ["batch", KEEPALIVE, WAITING, inward::REFLECTION, inward::DREAM];
+    !own.contains(&kind) && !kinds_out.contains(&kind)
 }
 
 fn first_ready(
@@ -383,10 +386,22 @@ fn persona<'a, S: ShellEffects>(
             found.related = personas(shell.ledger(), &spec.reflex.related)?;
         }
     }
+    let keeps = matches!(input, Input::Command { command: LoopCommand::Remember { .. }, .. });
+    if keeps || persona.inward.under_way.is_some() {
+        found.memory = memory(shell.ledger(), &state.id)?;
+    }
     if persona.waiting > 0 {
         found.waiting = waiting_signals(shell.ledger(), &state.id)?;
     }
     Ok(found)
+}
+
+/// What a persona remembers, with the version of the document.
+pub fn memory(ledger: &impl Ledger, owner: &LoopId) -> Result<StoredMemory, Error> {
+    let Some(row) = ledger.doc(inward::memory::DOC, owner.as_str())? else { return Ok(StoredMemory::default()) };
+    let memory = serde_json::from_str(&row.body)
+        .map_err(|e| Error::Unreadable { what: format!("memory of persona {owner}"), why: e.to_string() })?;
+    Ok(StoredMemory { version: row.version, memory })
 }
 
 /// Whether a persona has had a signal.

@@ -11,6 +11,8 @@ use crate::op::{NewTask, Op, Trust};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
 use crate::research::sample::Sample;
+use crate::rhythm::inward::{self, Inward, ReflectOn};
+use crate::rhythm::state::RhythmStep;
 use crate::scoreboard::{CheckResult, NOT_RUN, Scoreboard, Verdict};
 use crate::spec::{AgentSpec, CheckSpec};
 use crate::state::{LoopState, PREFLIGHT, Pause, Phase, worker};
@@ -120,6 +122,7 @@ impl Step<'_> {
         match self.rest() {
             Rest::Sleep(reason) => return self.wait(reason),
             Rest::Checks => return,
+            Rest::Inward(inward, resting) => return self.turn_inward(inward, resting),
             Rest::Works => {}
         }
         let state = self.state().clone();
@@ -205,7 +208,7 @@ impl Step<'_> {
     }
 
     /// Requests a permit for one of the loop's agents.
-    fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> PermitDecision {
+    pub(super) fn ask(&mut self, state: &LoopState, agent: &AgentSpec, priority: i32) -> PermitDecision {
         let account = agent.guard_account();
         let request = PermitRequest {
             owner: &state.id,
@@ -299,7 +302,7 @@ impl Step<'_> {
     }
 
     /// Records why nothing starts, once per reason.
-    fn wait(&mut self, reason: Reason) {
+    pub(super) fn wait(&mut self, reason: Reason) {
         let known = match &self.state().phase {
             Phase::Waiting { reason: known, .. } => *known == reason || (known.rule == SLOTS && reason.rule == SLOTS),
             _ => false,
@@ -321,17 +324,21 @@ impl Step<'_> {
         self.act(Action::Cleanup);
     }
 
-    fn start(&mut self, agent: &AgentSpec, permit: Permit, (next, why): (Next, Reason)) {
+    pub(super) fn start(&mut self, agent: &AgentSpec, permit: Permit, (next, why): (Next, Reason)) {
         self.moved();
         let new = worker(&agent.name, &agent.account);
         let old = self.state().task.worker.clone();
-        if !old.is_empty() && old != new {
+        // The one who works goes on afterwards.
+        if !old.is_empty() && old != new && !next.is_inward() {
             self.emit(Event::AgentSwitched { from: old, to: new.clone(), reason: why.clone() });
         }
         let chosen = Some(why).filter(|_| !self.state().spec.others.is_empty());
         let going_on = self.state().task.id.clone();
         let kind = next.kind().to_owned();
         let began = self.begins(&next);
+        if let Next::Inward(inward) = next {
+            self.rhythm(RhythmStep::TurnedInward { at: self.ctx.now, inward });
+        }
         let (task, fence) = self.take(next);
         let resume = self.session(agent, &new, going_on.as_ref() == Some(&task));
         let turn = TurnId::of(&task, fence);
@@ -360,6 +367,9 @@ impl Step<'_> {
 
     /// The session to continue: the loop's own, with the same agent, neither too long nor too full.
     fn session(&self, agent: &AgentSpec, worker: &str, same_task: bool) -> Option<String> {
+        if self.state().inward().is_some() {
+            return None;
+        }
         let session = self.state().task.session.as_ref().filter(|s| s.worker == worker)?;
         let most = if agent.session_turns == 0 { SESSION_TURNS } else { agent.session_turns };
         // A turn that was cut off continues whatever the count; a task of another author starts a
@@ -394,6 +404,7 @@ impl Step<'_> {
             Next::Again(task) if planted::is(Bug::FenceRestartsAtRetry) => (task.id, Fence(1)),
             Next::Again(task) | Next::Board(task) => (task.id, task.fence.next()),
             Next::Own => self.own_task(),
+            Next::Inward(inward) => self.inward_task(inward),
         }
     }
 
@@ -411,20 +422,41 @@ impl Step<'_> {
             [] => "see to the messages".to_owned(),
             unmet => format!("make these checks pass: {}", unmet.join(", ")),
         };
+        self.enqueue((&id, OWN), title, prompt, 0)
+    }
+
+    /// The task of a reflection or a dream.
+    fn inward_task(&mut self, inward: Inward) -> (TaskId, Fence) {
+        let id = TaskId::of_loop(&self.state().id, self.state().task.number + 1);
+        let title = match inward {
+            Inward::Reflection { on: ReflectOn::OnCycle } => "reflect on the latest looks",
+            Inward::Reflection { on: ReflectOn::OnSelf } => "reflect on the latest reflections",
+            Inward::Dream => "dream",
+        };
+        self.enqueue((&id, inward.kind()), title.to_owned(), String::new(), inward::PRIORITY)
+    }
+
+    fn enqueue(
+        &mut self,
+        (id, kind): (&TaskId, &str),
+        title: String,
+        prompt: String,
+        priority: i32,
+    ) -> (TaskId, Fence) {
         let task = NewTask {
             id: id.clone(),
-            owner: Some(state.id.clone()),
-            kind: OWN.to_owned(),
+            owner: Some(self.state().id.clone()),
+            kind: kind.to_owned(),
             title,
             prompt,
-            priority: 0,
+            priority,
             deps: Vec::new(),
             author: "everloop".to_owned(),
             trust: Trust::Operator,
             ready_at: self.ctx.now,
         };
         self.out.ops.push(Op::Enqueue(task));
-        (id, Fence(1))
+        (id.clone(), Fence(1))
     }
 }
 
@@ -436,30 +468,38 @@ pub(super) enum Next {
     Board(Ready),
     /// A new task of the loop's own.
     Own,
+    /// A reflection or a dream.
+    Inward(Inward),
 }
 
 impl Next {
-    fn kind(&self) -> &str {
+    pub(super) fn kind(&self) -> &str {
         match self {
             Next::Again(task) | Next::Board(task) => &task.kind,
             Next::Own => OWN,
+            Next::Inward(inward) => inward.kind(),
         }
     }
 
-    fn priority(&self) -> i32 {
+    pub(super) fn priority(&self) -> i32 {
         match self {
             Next::Again(task) | Next::Board(task) => task.priority,
             Next::Own => 0,
+            Next::Inward(_) => inward::PRIORITY,
         }
     }
 
-    fn named(&self, rule: RuleId) -> Reason {
+    fn is_inward(&self) -> bool {
+        matches!(self, Next::Inward(_))
+    }
+
+    pub(super) fn named(&self, rule: RuleId) -> Reason {
         Reason::new(rule).with("kind", self.kind()).with("priority", self.priority())
     }
 }
 
 /// The vendor's refusal of an agent as it is configured.
-fn refused(state: &LoopState, agent: &AgentSpec) -> Option<Reason> {
+pub(super) fn refused(state: &LoopState, agent: &AgentSpec) -> Option<Reason> {
     let said = state.task.refused.get(&worker(&agent.name, &agent.account))?;
     Some(Reason::new(RuleId::AgentRefused).with("agent", &agent.name).with("said", said))
 }

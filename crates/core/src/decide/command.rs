@@ -61,6 +61,7 @@ impl Step<'_> {
             }
             LoopCommand::Reconfigure { spec } => self.reconfigure(&by, spec),
             LoopCommand::Signal { signal } => self.take_signal(&by, signal),
+            LoopCommand::Remember { line } => self.keep_line(&by, line),
             LoopCommand::Wake if self.state().people.paused.as_ref().is_some_and(|p| p.until.is_some()) => {
                 self.lift_delay(&by);
                 self.emit(Event::Resumed { by, bounds: None, budget: None, keeps_clock: true });

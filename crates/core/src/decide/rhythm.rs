@@ -9,6 +9,7 @@ use crate::op::{Op, TaskEnd};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
 use crate::rhythm::factor::Hold;
+use crate::rhythm::inward::Inward;
 use crate::rhythm::metabolism::{Channel, TurnOutcome};
 use crate::rhythm::next::{Hints, Next as NextLook, next};
 use crate::rhythm::row;
@@ -24,16 +25,18 @@ pub(super) enum Rest {
     Sleep(Reason),
     /// Its checks run on the present branch, and then it goes on.
     Checks,
+    /// It turns inward instead, if the guard permits that now; else it sleeps.
+    Inward(Inward, Reason),
     /// It goes on to the guard.
     Works,
 }
 
 impl Step<'_> {
-    fn persona(&self) -> Option<&PersonaState> {
+    pub(super) fn persona(&self) -> Option<&PersonaState> {
         self.state().persona.as_deref().filter(|_| self.state().is_persona())
     }
 
-    fn rhythm(&mut self, step: RhythmStep) {
+    pub(super) fn rhythm(&mut self, step: RhythmStep) {
         self.emit(Event::Rhythm { step: Box::new(step) });
     }
 
@@ -80,13 +83,13 @@ impl Step<'_> {
         self.notice_work();
         let next = self.next_look();
         if next.at > self.ctx.now {
-            return Rest::Sleep(resting(&next));
+            return self.sleep();
         }
         let works = self.has_signals() || self.own_work().is_some();
         match &self.state().phase {
             _ if !works => {
                 self.rhythm(RhythmStep::Looked { at: self.ctx.now });
-                Rest::Sleep(resting(&self.next_look()))
+                self.sleep()
             }
             // The branch may have moved while it slept.
             Phase::Waiting { reason, .. } if reason.rule == RuleId::Resting => {
@@ -96,6 +99,14 @@ impl Step<'_> {
                 Rest::Checks
             }
             Phase::New | Phase::Ready | Phase::Waiting { .. } | Phase::Turn(_) | Phase::Ended { .. } => Rest::Works,
+        }
+    }
+
+    fn sleep(&self) -> Rest {
+        let resting = resting(&self.next_look());
+        match self.inward_due() {
+            Some(inward) => Rest::Inward(inward, resting),
+            None => Rest::Sleep(resting),
         }
     }
 
@@ -129,7 +140,7 @@ impl Step<'_> {
     }
 
     /// Work besides signals.
-    fn own_work(&self) -> Option<Channel> {
+    pub(super) fn own_work(&self) -> Option<Channel> {
         match self.ctx.board_task.as_ref().or(self.signalled.as_ref()) {
             Some(task) if task.kind == SIGNAL => Some(Channel::Monitor),
             Some(_) => Some(Channel::Task),
@@ -139,7 +150,7 @@ impl Step<'_> {
     }
 
     /// The guard is asked before every start, so no hold counts here.
-    fn next_look(&self) -> NextLook {
+    pub(super) fn next_look(&self) -> NextLook {
         let (state, no_hold): (_, Option<&Hold>) = (self.state(), None);
         let cadence = state.spec.persona.as_ref().map(|spec| spec.cadence.clone()).unwrap_or_default();
         let history = state.persona.as_ref().map(|persona| persona.history.clone()).unwrap_or_default();
@@ -151,12 +162,14 @@ impl Step<'_> {
     pub(super) fn begins(&self, next: &Next) -> Option<RhythmStep> {
         let cause = self.persona()?.history.pending.clone();
         let taken = match next {
-            Next::Again(_) => return None,
+            Next::Again(_) | Next::Inward(_) => return None,
             Next::Board(_) => &[],
             Next::Own => row::at_once(&self.ctx.persona.waiting),
         };
         let ignored = taken.iter().filter(|waiting| waiting.is_ignored()).count() as u64;
-        Some(RhythmStep::Began { at: self.ctx.now, cause, taken: taken.len() as u64, ignored })
+        let signals: Vec<Signal> = taken.iter().map(|waiting| waiting.signal.clone()).collect();
+        let plan = self.plan_use(&signals);
+        Some(RhythmStep::Began { at: self.ctx.now, cause, taken: taken.len() as u64, ignored, plan })
     }
 
     /// Ends the rows of the signals that the next turn takes; returns how many, and the text that
@@ -178,7 +191,7 @@ impl Step<'_> {
     }
 }
 
-fn resting(next: &NextLook) -> Reason {
+pub(super) fn resting(next: &NextLook) -> Reason {
     let reason = Reason::new(RuleId::Resting).until(next.at);
     let reason = next.flag.iter().fold(reason, |reason, flag| reason.with("flag", flag));
     next.topic.iter().fold(reason, |reason, topic| reason.with("topic", topic))

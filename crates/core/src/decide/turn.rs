@@ -15,6 +15,7 @@ use crate::phase::Gaps;
 use crate::planted::{self, Bug};
 use crate::prices;
 use crate::recovery::{RecoveryPlan, plan};
+use crate::rhythm::inward::Inward;
 use crate::spec::{CooldownSpec, WorkspaceMode};
 use crate::state::{POISON, Phase, Turn, TurnStage, UNPRICED_MOST, worker};
 use crate::stream::{LimitClass, VendorLimit};
@@ -90,6 +91,8 @@ impl Step<'_> {
             let requested = turn.stopping.is_some();
             let outcome = if requested { Outcome::Interrupted } else { self.loss() };
             self.end_turn(&turn, exit, (outcome, None, None));
+        } else if self.state().inward().is_some() {
+            self.end_inward(&turn, exit);
         } else {
             self.act(Action::Judge { turn: id.clone(), task: turn.task });
         }
@@ -232,7 +235,8 @@ impl Step<'_> {
             integrated,
         };
         let before = self.state().since_then();
-        self.wish.clone_from(&exit.wish);
+        let inward = self.state().inward();
+        self.wish = exit.wish.clone().filter(|_| inward.is_none());
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         // A turn that ended with an open question may still wait for its answer, in a pane for
@@ -244,7 +248,7 @@ impl Step<'_> {
         for key in waiting {
             self.close_ticket(&key, "the turn that asked has ended");
         }
-        self.close_task(turn, &outcome);
+        self.close_task(turn, &outcome, inward);
         self.blame(turn, exit, &outcome);
         if let Some(limit) = &refused {
             self.refuse(turn, limit);
@@ -265,10 +269,15 @@ impl Step<'_> {
         for event in reflexes(&self.out.guards, &end, self.ctx.now) {
             self.react(event);
         }
-        self.say_patterns(settled.progress, &before);
+        if inward.is_none() {
+            self.say_patterns(settled.progress, &before);
+        }
         // Here too, because a persona that is paused meanwhile does not come to its rest.
         if !self.state().task.retry {
             self.end_work();
+        }
+        if let Some(inward) = inward {
+            self.take_answer(inward, exit, (&outcome, settled.spend));
         }
         self.advance();
     }
@@ -327,7 +336,7 @@ impl Step<'_> {
         }
     }
 
-    fn close_task(&mut self, turn: &Turn, outcome: &Outcome) {
+    fn close_task(&mut self, turn: &Turn, outcome: &Outcome, inward: Option<Inward>) {
         let (task, fence) = (turn.task.clone(), turn.fence);
         let poisoned = matches!(outcome, Outcome::TaskFailed { .. }) && self.state().task.failures >= POISON;
         let result = serde_json::to_string(outcome).expect("an outcome is plain data and always has a JSON form");
@@ -335,7 +344,7 @@ impl Step<'_> {
             self.out.ops.push(Op::Finish { task: task.clone(), fence, state: TaskEnd::Dead, result });
             let text = format!("task {task} failed {POISON} times ({}); it was set aside", outcome.label());
             self.ticket(format!("task.dead:{task}"), text);
-        } else if outcome.retries() {
+        } else if outcome.retries() && inward.is_none() {
             let failed = matches!(outcome, Outcome::TaskFailed { .. });
             self.out.ops.push(Op::Release { task, fence, ready_at: self.ctx.now, failed });
         } else {

@@ -1,4 +1,4 @@
-//! The cadence of a persona: its character, as data. Four profiles and `custom`; each is nothing
+//! The cadence of a persona: its character, as data. Five profiles and `custom`; each is nothing
 //! but numbers, and every number may be configured.
 
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub enum Profile {
     PhaseLinked,
     /// A fixed interval.
     Steady,
+    /// The usual numbers, with more dreams than reflections in between.
+    Interlaced,
     /// The usual numbers, changed at will.
     #[default]
     Custom,
@@ -37,8 +39,14 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles that there are.
-    pub const ALL: [Profile; 5] =
-        [Profile::Staccato, Profile::Measured, Profile::PhaseLinked, Profile::Steady, Profile::Custom];
+    pub const ALL: [Profile; 6] = [
+        Profile::Staccato,
+        Profile::Measured,
+        Profile::PhaseLinked,
+        Profile::Steady,
+        Profile::Interlaced,
+        Profile::Custom,
+    ];
 
     /// The name as it is configured.
     pub fn as_str(self) -> &'static str {
@@ -47,6 +55,7 @@ impl Profile {
             Profile::Measured => "measured",
             Profile::PhaseLinked => "phase-linked",
             Profile::Steady => "steady",
+            Profile::Interlaced => "interlaced",
             Profile::Custom => "custom",
         }
     }
@@ -68,12 +77,14 @@ impl Profile {
                 shortest: seconds(30),
                 longest: seconds(3600),
                 pace: Pace { nothing: seconds(300), few: seconds(120), many: seconds(30) },
+                reflect_every: 2,
                 ..usual
             },
             Profile::Measured => Cadence {
                 shortest: seconds(300),
                 longest: seconds(8 * 3600),
                 pace: Pace { nothing: seconds(2400), few: seconds(1200), many: seconds(300) },
+                reflect_every: 8,
                 ..usual
             },
             Profile::PhaseLinked => Cadence {
@@ -85,6 +96,7 @@ impl Profile {
                 ..usual
             },
             Profile::Steady => Cadence { fixed: true, ..usual },
+            Profile::Interlaced => Cadence { reflect_every: 6, dream_every: 4, ..usual },
         }
     }
 }
@@ -161,6 +173,9 @@ pub struct Cadence {
     pub wakes: Option<WakeAllowance>,
     /// Empty looks in a row after which the persona is shown as parked.
     pub park_after: u32,
+    /// Looks after which a reflection or a dream follows, if there is a budget for it.
+    pub reflect_every: u32,
+    pub dream_every: u32,
 }
 
 impl Default for Cadence {
@@ -187,6 +202,8 @@ impl Cadence {
             morning: 8 * 60,
             wakes: None,
             park_after: crate::rhythm::PARK_AFTER,
+            reflect_every: 4,
+            dream_every: 6,
         }
     }
 
@@ -228,7 +245,7 @@ impl Cadence {
 /// Why a cadence is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CadenceError {
-    #[error("`{0}` is no profile; hint: staccato, measured, phase-linked, steady or custom")]
+    #[error("`{0}` is no profile; hint: staccato, measured, phase-linked, steady, interlaced or custom")]
     Profile(String),
     #[error(
         "`shortest` and `longest` do not fit; hint: at least 5s, at most 7d, and `shortest` is not the greater one"

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cadence::Cadence;
 use super::factor::Hold;
 use super::filter::RouteFilter;
+use super::inward::{Inward, InwardSpec};
 use super::reflex::ReflexSpec;
 use super::signal::SignalClass;
 use super::state::PersonaStatus;
@@ -19,6 +20,8 @@ use crate::state::{LoopState, Phase};
 pub struct PersonaSpec {
     pub cadence: Cadence,
     pub reflex: ReflexSpec,
+    #[serde(skip_serializing_if = "InwardSpec::is_off")]
+    pub inward: InwardSpec,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RouteSpec>,
 }
@@ -48,6 +51,18 @@ impl LoopState {
         self.spec.persona.is_some()
     }
 
+    /// The reflection or dream under way.
+    pub fn inward(&self) -> Option<Inward> {
+        self.persona.as_deref().filter(|_| self.is_persona())?.inward.under_way
+    }
+
+    /// What the dream under way may cost, in millionths of a dollar; `None` without a limit.
+    pub fn dream_left(&self) -> Option<u64> {
+        let (spec, persona) = (self.spec.persona.as_deref()?, self.persona.as_deref()?);
+        let Phase::Turn(turn) = &self.phase else { return None };
+        persona.inward.dream_left(&spec.inward, turn.started_at)
+    }
+
     /// What the guard holds the loop with.
     pub fn hold(&self) -> Option<Hold> {
         let Phase::Waiting { reason, .. } = &self.phase else { return None };
@@ -60,7 +75,11 @@ impl LoopState {
         let (spec, persona) = (self.spec.persona.as_deref()?, self.persona.as_deref()?);
         match &self.phase {
             Phase::Ended { .. } => None,
-            Phase::Turn(_) => Some(PersonaStatus::Working),
+            Phase::Turn(_) => Some(match persona.inward.under_way {
+                None => PersonaStatus::Working,
+                Some(Inward::Reflection { .. }) => PersonaStatus::Reflecting,
+                Some(Inward::Dream) => PersonaStatus::Dreaming,
+            }),
             Phase::New | Phase::Ready => Some(PersonaStatus::Looking),
             Phase::Waiting { .. } => Some(persona.status(&spec.cadence, self.hold().as_ref())),
         }
@@ -68,7 +87,7 @@ impl LoopState {
 }
 
 /// The hold that a reason to wait stands for; `None` if the guard has no part in it.
-fn hold(reason: &Reason) -> Option<Hold> {
+pub(super) fn hold(reason: &Reason) -> Option<Hold> {
     match (&reason.rule, reason.until) {
         (RuleId::GuardFreeze, until) => Some(Hold::Frozen { until }),
         (RuleId::GuardLimit, Some(until)) => Some(Hold::Limited { until }),

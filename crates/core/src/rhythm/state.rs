@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::cadence::Cadence;
 use super::factor::Hold;
+use super::inward::form::Reflection;
+use super::inward::memory::MemoryChange;
+use super::inward::plan::{IfWoken, PlanUse};
+use super::inward::{Inward, InwardCost, InwardSpec, InwardState};
 use super::metabolism::{Channel, TurnOutcome};
 use super::next::{Brought, History, WakeCause};
 use super::reflex::{Reflex, ReflexSpec, reflex};
@@ -35,6 +39,9 @@ pub enum RhythmStep {
         /// Those of them that are no reason for a turn.
         #[serde(default)]
         ignored: u64,
+        /// Whether a plan of a dream was for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plan: Option<PlanUse>,
     },
     /// The work of a look is over.
     Rested {
@@ -43,6 +50,26 @@ pub enum RhythmStep {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wish: Option<WakeWish>,
     },
+    /// A reflection or a dream begins.
+    TurnedInward { at: Time, inward: Inward },
+    /// A reflection has ended with an answer.
+    Reflected { at: Time, reflection: Box<Reflection>, used: InwardCost },
+    /// A dream has ended with an answer.
+    Dreamed {
+        at: Time,
+        memory: MemoryChange,
+        /// `None` leaves those before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        plans: Option<Vec<IfWoken>>,
+        /// What was dropped of the answer, as sentences.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        dropped: Vec<String>,
+        used: InwardCost,
+    },
+    /// A reflection or a dream has ended without an answer that could be read.
+    Unanswered { at: Time, inward: Inward, why: String, used: InwardCost },
+    /// A person added a line to the memory.
+    Remembered { at: Time, by: String, line: String },
 }
 
 /// What a signal did.
@@ -60,6 +87,8 @@ pub enum Effect {
 pub enum PersonaStatus {
     Working,
     Looking,
+    Reflecting,
+    Dreaming,
     Asleep,
     Cooling { until: Time },
     Frozen,
@@ -73,6 +102,8 @@ impl PersonaStatus {
         match self {
             PersonaStatus::Working => "working",
             PersonaStatus::Looking => "looking",
+            PersonaStatus::Reflecting => "reflecting",
+            PersonaStatus::Dreaming => "dreaming",
             PersonaStatus::Asleep => "asleep",
             PersonaStatus::Cooling { .. } => "cooling",
             PersonaStatus::Frozen => "frozen",
@@ -92,6 +123,13 @@ pub struct Yields {
     pub signals: u64,
     pub ignored: u64,
     pub taken: u64,
+    pub reflections: u64,
+    pub dreams: u64,
+    /// What reflections and dreams used.
+    pub inward: InwardCost,
+    /// Wakes with signals for which a dream had a plan, and those for which its plans were not.
+    pub plan_hits: u64,
+    pub plan_misses: u64,
 }
 
 /// The work of a look that is not over.
@@ -117,6 +155,8 @@ pub struct PersonaState {
     /// Those of them that are no reason for a turn.
     pub waiting_ignored: u64,
     pub yields: Yields,
+    #[serde(skip_serializing_if = "InwardState::is_new")]
+    pub inward: InwardState,
 }
 
 impl PersonaState {
@@ -149,7 +189,8 @@ impl PersonaState {
     }
 
     /// Applies a step.
-    pub fn apply(&mut self, step: &RhythmStep, cadence: &Cadence) {
+    pub fn apply(&mut self, step: &RhythmStep, cadence: &Cadence, inward: &InwardSpec) {
+        self.inward.apply(step, inward);
         match step {
             RhythmStep::Received { at, effect, .. } => {
                 self.received(*effect, *at);
@@ -168,10 +209,15 @@ impl PersonaState {
                 self.history.brought = Brought::Nothing;
                 self.history.rested_at = Some(*at);
             }
-            RhythmStep::Began { at, cause, taken, ignored } => {
+            RhythmStep::Began { at, cause, taken, ignored, plan } => {
                 self.woke(cause.as_ref(), *at, cadence);
                 self.yields.worked += 1;
                 self.yields.taken += taken;
+                match plan {
+                    Some(PlanUse::Hit { .. }) => self.yields.plan_hits += 1,
+                    Some(PlanUse::Miss) => self.yields.plan_misses += 1,
+                    None => {}
+                }
                 self.waiting = self.waiting.saturating_sub(*taken);
                 self.waiting_ignored = self.waiting_ignored.saturating_sub(*ignored).min(self.waiting);
                 let count = u32::try_from(*taken).unwrap_or(u32::MAX).max(1);
@@ -179,7 +225,22 @@ impl PersonaState {
                 self.work = Some(Work { count, urgent });
             }
             RhythmStep::Rested { at, outcome, wish } => self.rested(*at, *outcome, wish.clone()),
+            RhythmStep::TurnedInward { inward: Inward::Reflection { .. }, .. } => self.yields.reflections += 1,
+            RhythmStep::TurnedInward { inward: Inward::Dream, .. } => self.yields.dreams += 1,
+            RhythmStep::Reflected { reflection, used, .. } => {
+                self.pay(*used);
+                if reflection.wish.is_some() {
+                    self.history.wish.clone_from(&reflection.wish);
+                }
+            }
+            RhythmStep::Dreamed { used, .. } | RhythmStep::Unanswered { used, .. } => self.pay(*used),
+            RhythmStep::Remembered { .. } => {}
         }
+    }
+
+    fn pay(&mut self, used: InwardCost) {
+        self.yields.inward.tokens += used.tokens;
+        self.yields.inward.microusd += used.microusd;
     }
 
     fn received(&mut self, effect: Effect, at: Time) {

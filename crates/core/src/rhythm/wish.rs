@@ -98,6 +98,12 @@ fn inside(line: &str) -> Option<&str> {
     (apart && !text.contains(['<', '>'])).then(|| text.trim())
 }
 
+/// A wish without the marker around it, or with it.
+pub(crate) fn read(text: &str) -> Option<WakeWish> {
+    let text = text.trim();
+    parse(inside(text).unwrap_or(text))
+}
+
 /// Reads the text of a marker.
 fn parse(text: &str) -> Option<WakeWish> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));

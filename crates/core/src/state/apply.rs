@@ -147,7 +147,7 @@ impl LoopState {
 
     fn take_rhythm(&mut self, step: &RhythmStep) {
         let Some(spec) = &self.spec.persona else { return };
-        self.persona.get_or_insert_default().apply(step, &spec.cadence);
+        self.persona.get_or_insert_default().apply(step, &spec.cadence, &spec.inward);
     }
 
     /// The person has this work, and all that it builds on; what came later still waits.
@@ -320,6 +320,10 @@ impl LoopState {
             source: UsageSource::Stream,
             measured: Vec::new(),
         }));
+        // Neither the session nor the agent of the work is another one after an inward turn.
+        if self.inward().is_some() {
+            return;
+        }
         self.task.worker = worker(agent, account);
         if resume.is_none() {
             self.task.session = None;
@@ -328,6 +332,7 @@ impl LoopState {
 
     /// The agent ended: the session and the usage of its stream are known from here on.
     fn leave(&mut self, id: &TurnId, exit: &Exit) {
+        let inward = self.inward().is_some();
         let Phase::Turn(turn) = &mut self.phase else { return };
         if turn.id != *id {
             return;
@@ -335,12 +340,16 @@ impl LoopState {
         turn.stage = TurnStage::Judging;
         turn.exit = Some(exit.clone());
         let Some(report) = &exit.report else { return };
-        let before = self.task.session.take().filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
+        let session = if inward { None } else { self.task.session.take() };
+        let before = session.filter(|s| report.session.as_ref().is_none_or(|id| *id == s.id));
         let counted = before.as_ref().and_then(|s| s.in_all).unwrap_or_default();
         let said = report.in_all.map_or(report.used, |all| all.since(counted));
         let (used, source) = settle(said, report.telemetry);
         turn.used = Some(used);
         turn.source = source;
+        if inward {
+            return;
+        }
         if !report.last_text.is_empty() {
             self.task.handoff.clone_from(&report.last_text);
         }
@@ -390,6 +399,9 @@ impl LoopState {
             self.task.turns += 1;
         }
         self.progress.tally.count(outcome);
+        if self.inward().is_some() {
+            return;
+        }
         self.task.retry = outcome.retries();
         if matches!(outcome, Outcome::TaskFailed { .. }) {
             self.task.failures += 1;

@@ -3,12 +3,16 @@
 use everloop_core::action::LoopCommand;
 use everloop_core::decide::{Decision, Ready};
 use everloop_core::event::{Event, Exit, Judgement, Outcome};
+use everloop_core::guard::{Freeze, Scope};
 use everloop_core::ids::{Fence, LoopId};
 use everloop_core::op::Op;
+use everloop_core::rhythm::bucket::WakeAllowance;
+use everloop_core::rhythm::inward::InwardSpec;
 use everloop_core::rhythm::persona::PersonaSpec;
 use everloop_core::rhythm::row::{WAITING, WaitingSignal, row_id, taken_by};
 use everloop_core::rhythm::signal::{Signal, SignalClass};
 use everloop_core::rhythm::wish::{WakeWish, WishLine};
+use everloop_core::state::LoopProgress;
 use everloop_core::time::Time;
 
 use crate::rig::{Rig, actions, outcome, secs};
@@ -232,4 +236,110 @@ fn messages_and_tasks_wake_and_a_person_may_look_at_any_time() {
     rig.ask(LoopCommand::Wake);
     assert!(actions(&rig.baseline(0)).is_empty(), "a look alone is no turn");
     assert_eq!(rig.phase(), "asleep");
+}
+
+// ------------------------------------------------------------------- reflections and dreams
+
+/// A persona that dreams and reflects after each look, and has just worked on a signal.
+fn thoughtful() -> (Rig, Decision) {
+    let budget = || Some(WakeAllowance::parse("100/day").expect("a budget"));
+    let mut rig = asleep(|spec| {
+        spec.inward = InwardSpec { reflect: budget(), dream: budget(), dream_microusd: None };
+        (spec.cadence.reflect_every, spec.cadence.dream_every) = (1, 1);
+    });
+    send(&mut rig, &signal("1", SignalClass::Medium));
+    rig.baseline(0);
+    rig.waiting.clear();
+    rig.exit(30, 0);
+    let done = rig.judged_as(Judgement::default());
+    (rig, done)
+}
+
+fn status(rig: &Rig) -> Option<&'static str> {
+    rig.state.persona_status().map(|status| status.as_str())
+}
+
+/// The agent of an inward turn ends with these words.
+fn says(rig: &mut Rig, words: &str) -> Decision {
+    rig.exit_as(30, Exit { code: Some(0), tail: words.to_owned(), ..Exit::default() })
+}
+
+#[test]
+fn a_reflection_and_a_dream_follow_work_and_change_no_part_of_it() {
+    let (mut rig, done) = thoughtful();
+    assert_eq!((actions(&done), status(&rig), rig.state.label()), (vec!["spawn"], Some("reflecting"), "reflecting"));
+    let before = (rig.state.progress.clone(), rig.state.task.session.clone(), rig.state.task.handoff.clone());
+    let reflected = says(&mut rig, r#"{"notes": ["eu is slow"], "wake": "in 15m"}"#);
+    assert_eq!((actions(&reflected), status(&rig)), (vec!["remember", "spawn"], Some("dreaming")));
+    let dreamt = says(&mut rig, r#"{"memory": "- eu is slow", "plans": [{"when": "deploy", "text": "look"}]}"#);
+    assert_eq!((actions(&dreamt), status(&rig)), (vec!["remember"], Some("asleep")));
+    let saved = dreamt.ops.iter().any(|op| matches!(op, Op::SaveDoc { body, .. } if body.contains("eu is slow")));
+    assert!(saved, "the memory is in the same transaction");
+    let after = (rig.state.progress.clone(), rig.state.task.session.clone(), rig.state.task.handoff.clone());
+    assert_eq!(LoopProgress { tally: before.0.tally.clone(), ..after.0 }, before.0);
+    assert_eq!((after.1, after.2), (before.1, before.2));
+    let persona = rig.state.persona.as_ref().expect("a persona");
+    assert_eq!((persona.yields.reflections, persona.yields.dreams, persona.inward.plans.len()), (1, 1, 1));
+    assert_eq!(persona.history.wish, Some(WakeWish::In { wait: secs(900) }));
+}
+
+#[test]
+fn work_comes_before_a_dream_and_the_one_under_way_ends_first() {
+    let (mut rig, _) = thoughtful();
+    assert!(actions(&send(&mut rig, &signal("2", SignalClass::High))).is_empty(), "the reflection goes on");
+    let ended = says(&mut rig, r#"{"notes": []}"#);
+    assert_eq!(actions(&ended), ["remember", "baseline"], "no dream begins while a signal waits");
+    let started = rig.baseline(0);
+    assert_eq!((begun(&mut rig, &started), status(&rig)), (vec!["body 2".to_owned()], Some("working")));
+}
+
+#[test]
+fn the_guard_holds_inward_turns_and_they_never_hold_the_persona() {
+    let (mut rig, _) = thoughtful();
+    let freeze = Freeze::by_person("ann".to_owned(), "a rest", rig.now, None);
+    rig.guards.entry(Scope::All).or_default().state.freeze = Some(freeze);
+    let ended = says(&mut rig, r#"{"notes": []}"#);
+    assert_eq!((actions(&ended), rig.waits_for(), status(&rig)), (vec!["remember"], "rhythm", Some("asleep")));
+    // A gap of the guard delays one and is no wait of the persona either.
+    rig.guards.entry(Scope::All).or_default().state.freeze = None;
+    rig.state.spec.guard.min_gap = secs(120);
+    rig.tick(1);
+    assert_eq!((rig.waits_for(), status(&rig)), ("rhythm", Some("asleep")));
+    assert_eq!(actions(&rig.wait_out()), ["spawn"], "after the gap it dreams");
+    assert_eq!(status(&rig), Some("dreaming"));
+}
+
+#[test]
+fn an_inward_turn_that_is_lost_is_not_tried_again() {
+    let (mut rig, _) = thoughtful();
+    let lost = rig.give(&everloop_core::action::Input::Vanished { turn: rig.turn() });
+    let ended = lost.ops.iter().any(|op| matches!(op, Op::Finish { .. }));
+    assert!(ended && !rig.state.task.retry, "its task is over");
+    assert_eq!(status(&rig), Some("asleep"), "the guard's gap comes first");
+    assert_eq!((actions(&rig.wait_out()), status(&rig)), (vec!["spawn"], Some("dreaming")), "and then another one");
+    let failed = rig.exit(30, 1);
+    assert!(actions(&failed).is_empty() && !rig.state.task.retry);
+    assert_eq!(rig.state.persona.as_ref().map(|persona| persona.inward.under_way), Some(None));
+}
+
+#[test]
+fn a_wake_with_a_plan_is_a_hit_and_one_without_is_a_miss() {
+    let (mut rig, _) = thoughtful();
+    says(&mut rig, r#"{"notes": []}"#);
+    says(&mut rig, r#"{"plans": [{"when": "topic:deploy.*", "text": "look at eu first"}]}"#);
+    for (id, topic, expected) in [("2", "deploy.eu", (1, 0)), ("3", "mail", (1, 1))] {
+        send(&mut rig, &Signal { topic: topic.to_owned(), ..signal(id, SignalClass::High) });
+        while rig.phase() != "running" || rig.state.inward().is_some() {
+            match (rig.phase(), rig.state.inward()) {
+                ("running", Some(_)) => says(&mut rig, r#"{"notes": []}"#),
+                ("baseline", _) => rig.baseline(0),
+                _ => rig.wait_out(),
+            };
+        }
+        rig.waiting.clear();
+        let yields = rig.state.persona.as_ref().map(|persona| persona.yields).expect("a persona");
+        assert_eq!((yields.plan_hits, yields.plan_misses), expected, "{topic}");
+        rig.exit(30, 0);
+        rig.judged_as(Judgement::default());
+    }
 }

@@ -11,6 +11,7 @@ use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::immune::Immune;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::rhythm::calendar::TableCalendar;
+use everloop_core::rhythm::inward::memory::StoredMemory;
 use everloop_core::rhythm::row::WaitingSignal;
 use everloop_core::rhythm::signal::PersonaName;
 use everloop_core::scoreboard::{CheckResult, Scoreboard, Verdict};
@@ -34,6 +35,7 @@ pub struct Rig {
     pub waiting: Vec<WaitingSignal>,
     pub known: bool,
     pub related: Vec<(PersonaName, LoopId)>,
+    pub memory: StoredMemory,
     decisions: u64,
 }
 
@@ -117,6 +119,7 @@ impl Rig {
             waiting: Vec::new(),
             known: false,
             related: Vec::new(),
+            memory: StoredMemory::default(),
         }
     }
 
@@ -157,6 +160,7 @@ impl Rig {
                 waiting: self.waiting.clone(),
                 known: self.known,
                 related: self.related.clone(),
+                memory: self.memory.clone(),
             },
         };
         let decision = decide(&self.state, input, &ctx);
@@ -306,6 +310,7 @@ pub fn actions(decision: &Decision) -> Vec<&'static str> {
         Action::Judge { .. } => "judge",
         Action::Measure { .. } => "measure",
         Action::Record => "record",
+        Action::Remember => "remember",
         Action::Integrate { .. } => "integrate",
         Action::Tell { .. } => "tell",
         Action::Look => "look",

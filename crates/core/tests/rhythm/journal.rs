@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 use everloop_core::event::{EVENT_VERSION, Event, Exit};
+use everloop_core::rhythm::inward::form::Reflection;
+use everloop_core::rhythm::inward::memory::MemoryChange;
+use everloop_core::rhythm::inward::plan::{IfWoken, PlanUse};
+use everloop_core::rhythm::inward::{Inward, InwardCost, ReflectOn};
 use everloop_core::rhythm::metabolism::{Channel, TurnOutcome};
 use everloop_core::rhythm::next::WakeCause;
 use everloop_core::rhythm::persona::PersonaSpec;
+use everloop_core::rhythm::reflex::SignalPattern;
 use everloop_core::rhythm::signal::SignalClass;
 use everloop_core::rhythm::state::{Effect, RhythmStep};
 use everloop_core::rhythm::wish::{WakeWish, WishLine};
@@ -31,13 +36,59 @@ fn eleventh_added() -> Vec<Event> {
         rhythm(RhythmStep::Arrived { at: AT, channel: Channel::Message }),
         rhythm(RhythmStep::Summoned { at: AT }),
         rhythm(RhythmStep::Looked { at: AT }),
-        rhythm(RhythmStep::Began { at: AT, cause, taken: 3, ignored: 1 }),
-        rhythm(RhythmStep::Began { at: AT, cause: Some(WakeCause::Backlog { left: 2 }), taken: 2, ignored: 0 }),
+        rhythm(RhythmStep::Began { at: AT, cause, taken: 3, ignored: 1, plan: None }),
+        rhythm(RhythmStep::Began {
+            at: AT,
+            cause: Some(WakeCause::Backlog { left: 2 }),
+            taken: 2,
+            ignored: 0,
+            plan: None,
+        }),
         exit(WishLine::Wish(WakeWish::In { wait: Duration::from_secs(900) })),
         exit(WishLine::Unreadable(String::from("soon"))),
         rested(None),
         rested(Some(WakeWish::On { topic: String::from("deploy.*"), or_in: Some(Duration::from_secs(7200)) })),
         rested(Some(WakeWish::When { flag: String::from("ci-green") })),
+    ]
+    .into_iter()
+    .chain(inward_added())
+    .collect()
+}
+
+/// The same of reflections, dreams and the memory.
+fn inward_added() -> Vec<Event> {
+    let rhythm = |step| Event::Rhythm { step: Box::new(step) };
+    let (at, used) = (AT, InwardCost { tokens: 700, microusd: 2_000 });
+    let text = |text: &str| text.to_owned();
+    let full = Reflection {
+        at,
+        on: ReflectOn::OnSelf,
+        worth: Some(false),
+        notes: vec![text("eu is slow")],
+        wish: Some(WakeWish::Tomorrow),
+        corrections: vec![text("read the log")],
+        dropped: vec![text("`mood` is no key of the form")],
+    };
+    let dreamed = |memory, plans| rhythm(RhythmStep::Dreamed { at, memory, plans, dropped: Vec::new(), used });
+    let plan = IfWoken {
+        when: Some(SignalPattern::new("topic:deploy.*")),
+        class: Some(SignalClass::High),
+        text: text("look at eu"),
+    };
+    let began = |plan| rhythm(RhythmStep::Began { at, cause: None, taken: 1, ignored: 0, plan: Some(plan) });
+    let reflection = Inward::Reflection { on: ReflectOn::OnCycle };
+    vec![
+        rhythm(RhythmStep::TurnedInward { at, inward: reflection }),
+        rhythm(RhythmStep::TurnedInward { at, inward: Inward::Dream }),
+        rhythm(RhythmStep::Reflected { at, reflection: Box::new(Reflection { at, ..Reflection::default() }), used }),
+        rhythm(RhythmStep::Reflected { at, reflection: Box::new(full), used }),
+        dreamed(MemoryChange::Kept, None),
+        dreamed(MemoryChange::Compacted { number: 2, chars: 40 }, Some(vec![plan])),
+        dreamed(MemoryChange::Refused { lost: vec![text("- never touch billing")] }, None),
+        rhythm(RhythmStep::Unanswered { at, inward: Inward::Dream, why: text("no answer"), used }),
+        rhythm(RhythmStep::Remembered { at, by: text("ann"), line: text("never touch billing") }),
+        began(PlanUse::Hit { plan: 0 }),
+        began(PlanUse::Miss),
     ]
 }
 

@@ -4,6 +4,7 @@
 mod budget;
 mod cases;
 mod filters;
+mod inward;
 mod journal;
 mod mistakes;
 mod world;

@@ -18,11 +18,11 @@ fn planted_mistakes_are_found() {
 
     /// Seeds within which a mistake has to show.
     const SEEDS: u64 = 6;
-    assert_eq!(cases::broken(), [""; 0], "without a mistake");
+    assert_eq!(cases::broken().next(), None, "without a mistake");
     let mut missed = Vec::new();
     for bug in RHYTHM {
         plant(Some(*bug));
-        let by_case = cases::broken().first().map(|promise| (*promise).to_owned());
+        let by_case = cases::broken().next().map(str::to_owned);
         let found = by_case.or_else(|| (0..SEEDS).find_map(|seed| world::year(seed).err()));
         plant(None);
         if found.is_none() {

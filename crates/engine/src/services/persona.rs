@@ -1,19 +1,32 @@
-//! Personas: their states, and every factor of their next look.
+//! Personas: their states, every factor of their next look, and what they did in the last day.
 
+use std::time::Duration;
+
+use everloop_agents::redact::without_secrets;
+use everloop_core::action::LoopCommand;
 use everloop_core::ids::LoopId;
+use everloop_core::rhythm::cadence::LONGEST_MOST;
 use everloop_core::rhythm::factor::Factor;
+use everloop_core::rhythm::inward::memory::LINE_MAX_CHARS;
 use everloop_core::rhythm::next::{Hints, next};
 use everloop_core::rhythm::state::Yields;
+use everloop_core::rhythm::strip::{Stretch, StripFold};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Sqlite};
 use serde::Serialize;
 
 use super::ServiceContext;
+use super::journal::{self, JournalRange};
+use super::loops::{CommandAnswer, send};
 use crate::calendar::Zones;
 use crate::error::Failure;
 use crate::record::read_state;
 use crate::text::nearest;
+
+/// The period of a strip. What a persona does at its beginning may have begun as much earlier as a
+/// nap may last.
+const PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// A persona as it is shown.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +51,80 @@ pub struct PersonaView {
 pub struct NextLook {
     pub at: Time,
     pub because: Vec<Factor>,
+}
+
+/// What a persona did in a period, and what its waking was good for.
+#[derive(Clone, Debug, Serialize)]
+pub struct RhythmView {
+    pub name: String,
+    #[serde(rename = "loop")]
+    pub id: LoopId,
+    pub state: &'static str,
+    pub mood: &'static str,
+    pub since: Time,
+    pub until: Time,
+    pub stretches: Vec<Stretch>,
+    pub yields: Yields,
+    /// Looks with work, of a hundred.
+    pub worked_percent: Option<u64>,
+    /// Changes of its turns that were kept.
+    pub kept: u32,
+    /// Tokens of reflections and dreams for each of them.
+    pub inward_tokens_per_kept: Option<u64>,
+}
+
+/// The rhythm of one persona, or of all that are not over, in the last day.
+pub fn rhythm(context: &ServiceContext, name: Option<&str>) -> Result<Vec<RhythmView>, Failure> {
+    let home = context.home()?;
+    let Some(ledger) = context.reader(&home)? else {
+        return name.map_or(Ok(Vec::new()), |name| Err(unknown(name, &[])));
+    };
+    let mut states = match name {
+        Some(name) => vec![find(&ledger, name)?],
+        None => personas(&ledger)?.into_iter().filter(|state| !state.is_over()).collect(),
+    };
+    states.sort_by_key(|state| state.name.clone());
+    let now = context.now();
+    states.iter().filter_map(|state| rhythm_of(&ledger, state, now).transpose()).collect()
+}
+
+fn rhythm_of(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<RhythmView>, Failure> {
+    let Some(view) = view(state, now) else { return Ok(None) };
+    let since = now - PERIOD;
+    let mut fold = StripFold::new(since);
+    let range = JournalRange { owner: Some(&state.id), lines: None, since: Some(since - LONGEST_MOST) };
+    journal::read(ledger, &range, |records| {
+        records.iter().for_each(|record| fold.take(&record.event, record.at));
+        Ok(())
+    })?;
+    let (yields, kept) = (view.yields, state.progress.kept_count);
+    Ok(Some(RhythmView {
+        name: view.name,
+        id: view.id,
+        state: view.state,
+        mood: view.mood,
+        since,
+        until: now,
+        stretches: fold.finish(now),
+        yields,
+        worked_percent: (yields.worked * 100).checked_div(yields.looks),
+        kept,
+        inward_tokens_per_kept: yields.inward.tokens.checked_div(u64::from(kept)),
+    }))
+}
+
+/// Adds a line to the memory of a persona, which no dream may drop.
+pub fn remember(context: &ServiceContext, name: &str, line: &str) -> Result<CommandAnswer, Failure> {
+    context.for_a_person("add to the memory of a persona")?;
+    let line = without_secrets(line.trim());
+    let chars = line.chars().count();
+    if !(1..=LINE_MAX_CHARS).contains(&chars) || line.contains(char::is_control) {
+        let what = format!("this is no line for a memory: it has {chars} characters, or control characters");
+        return Err(Failure::usage(what).hint(format!("one line of 1 to {LINE_MAX_CHARS} characters")));
+    }
+    let state = find(&context.writer(&context.home()?)?, name)?;
+    let (state, taker) = send(context, Some(state.id.as_str()), &LoopCommand::Remember { line })?;
+    Ok(CommandAnswer::new(&state.id, "remembers the line", taker))
 }
 
 /// The view of a loop; `None` if it is no persona.

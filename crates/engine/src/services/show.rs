@@ -7,6 +7,7 @@ use everloop_core::completion::Memory;
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TaskId, TurnId};
 use everloop_core::op::{LateResult, TaskRow};
+use everloop_core::rhythm::inward;
 use everloop_core::state::LoopState;
 use everloop_core::stream::TurnReport;
 use everloop_store::{Ledger, Sqlite, StateName, TaskFilter, TaskOwner};
@@ -123,7 +124,7 @@ fn one_loop(state: LoopState, ledger: &Sqlite) -> Result<ShowAnswer, Failure> {
     let states = vec![StateName::Queued, StateName::Leased, StateName::Blocked];
     let owner = TaskOwner::Loop(state.id.clone());
     let mut tasks = ledger.tasks(&TaskFilter { owner, states, limit: MAX_TASKS })?;
-    tasks.retain(|row| row.task.kind != "batch");
+    tasks.retain(|row| !["batch", inward::REFLECTION, inward::DREAM].contains(&row.task.kind.as_str()));
     let signs = completion::known(ledger, &state.id)?;
     Ok(ShowAnswer::Loop(Box::new(LoopShown { state, tasks, signs })))
 }

@@ -47,7 +47,7 @@ impl ActionRun {
             Action::Integrate { turn, task, commit } => self.integrate(&turn, &task, &commit).await,
             Action::Cleanup => self.clean_up().await,
             // Done by the owner itself.
-            Action::Stop { .. } | Action::Tell { .. } | Action::Look | Action::Record => Input::Tick,
+            Action::Stop { .. } | Action::Tell { .. } | Action::Look | Action::Record | Action::Remember => Input::Tick,
         };
         (input, self.workspace)
     }

@@ -1,6 +1,8 @@
 //! The pane of a turn: before the turn begins, its program is started in the turn's folder if
 //! needed. Done here and not in the turn's job, because whatever a job starts ends with it.
 
+use std::path::Path;
+
 use everloop_agents::agent::{Invocation, pane_of};
 use everloop_agents::tmux::{PaneError, PaneTarget, TmuxServer};
 use everloop_core::spec::{AgentSpec, WorkspaceMode};
@@ -11,9 +13,9 @@ impl ActionRun {
     /// Makes the pane of such an agent ready, and notes it in the turn's output if anything had to
     /// be done. It is part of the start that the guard permitted: a program that does not stay
     /// makes starts fail, and then the guard waits.
-    pub(super) async fn ready_pane(&mut self, agent: &AgentSpec, call: &mut Invocation) -> Result<(), String> {
+    pub(super) async fn ready_pane(&self, agent: &AgentSpec, call: &mut Invocation, cwd: &Path) -> Result<(), String> {
         let Some(name) = pane_of(agent).map(str::to_owned) else { return Ok(()) };
-        let (root, cwd) = (self.home.root().to_owned(), self.workspace().await?.turn_dir());
+        let (root, cwd) = (self.home.root().to_owned(), cwd.to_owned());
         let in_place = self.state.spec.workspace.mode == WorkspaceMode::InPlace;
         let ready = move || {
             let place = if in_place { PaneTarget::Folder(&cwd) } else { PaneTarget::Worktree(&cwd) };

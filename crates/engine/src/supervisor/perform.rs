@@ -6,14 +6,14 @@ use everloop_core::action::{Action, TurnTrace};
 use everloop_core::event::StopCause;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::state::{LoopState, Phase, TurnStage};
-use everloop_store::Ledger;
+use everloop_store::{Ledger, shell};
 use tokio::sync::watch;
 
 use super::action_run::ActionRun;
 use super::liveness::Liveness;
 use super::prompt::WrittenForTurn;
 use super::stream::{Follow, agent_of};
-use super::{Answer, Supervisor, prompt};
+use super::{Answer, Supervisor, memory_files, prompt};
 use crate::research;
 
 impl Supervisor {
@@ -24,6 +24,7 @@ impl Supervisor {
             Action::Tell { key, text } => tracing::info!(ticket = key, "{text}"),
             Action::Look => self.look_soon(id),
             Action::Record => self.record_results(id),
+            Action::Remember => self.write_memory(id),
             Action::Spawn { .. }
             | Action::Adopt { .. }
             | Action::Baseline
@@ -45,6 +46,22 @@ impl Supervisor {
             }
             if let Err(failure) = research::comment(&home, &state, now) {
                 tracing::warn!(owner = %state.id, error = %failure.message, "cannot comment on the task");
+            }
+        });
+    }
+
+    /// Writes the memory of a persona as files, apart from the owner. The ledger has it, so a crash
+    /// before this loses nothing; the next writing makes up for it.
+    fn write_memory(&self, id: &LoopId) {
+        let Some(slot) = self.slots.get(id) else { return };
+        let stored = match shell::memory(&self.ledger, id) {
+            Ok(stored) => stored,
+            Err(e) => return tracing::warn!(owner = %id, error = %e, "cannot read the memory"),
+        };
+        let (home, name) = (self.home.clone(), slot.state.name.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Err(e) = memory_files::write(&home.persona(&name), &stored.memory) {
+                tracing::warn!(persona = name, error = %e, "cannot write the files of the memory");
             }
         });
     }

@@ -7,9 +7,11 @@ use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::op::TaskRow;
 use everloop_core::prompt::{QuotedMessage, prompt};
 use everloop_core::research::prompt::experiment;
+use everloop_core::rhythm::inward::brief::inward_prompt;
+use everloop_core::rhythm::inward::memory::Memory;
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, shell};
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, UndefinedBehavior, context};
 
@@ -19,6 +21,8 @@ use crate::mailbox;
 
 const TEMPLATE: &str = include_str!("prompt.md.j2");
 const NAME: &str = "prompt";
+const INWARD: &str = include_str!("inward.md.j2");
+const INWARD_NAME: &str = "inward";
 const RESEARCH: &str = include_str!("research.md.j2");
 const RESEARCH_NAME: &str = "research";
 /// One argument of a command may not be longer than 128 KiB on Linux; a prompt stays well below.
@@ -31,6 +35,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     env.add_filter("fenced", fenced);
     env.add_template(NAME, TEMPLATE).expect("the template is part of this binary, and the tests render it");
     env.add_template(RESEARCH_NAME, RESEARCH).expect("the template is part of this binary, and the tests render it");
+    env.add_template(INWARD_NAME, INWARD).expect("the template is part of this binary, and the tests render it");
     env
 });
 
@@ -39,6 +44,8 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
 pub struct WrittenForTurn {
     pub comments: Vec<QuotedMessage>,
     pub left_behind: Option<QuotedMessage>,
+    /// What a persona remembers.
+    pub memory: Memory,
 }
 
 impl WrittenForTurn {
@@ -47,7 +54,8 @@ impl WrittenForTurn {
         let comments = task.map(|task| mailbox::comments(ledger, task)).transpose()?.unwrap_or_default();
         let left = HandoffOf::Loop(id).read(ledger)?;
         let left_behind = left.map(|left| QuotedMessage { by: format!("turn {}", left.session), text: left.text });
-        Ok(Self { comments, left_behind })
+        let memory = shell::memory(ledger, id)?.memory;
+        Ok(Self { comments, left_behind, memory })
     }
 }
 
@@ -58,12 +66,22 @@ pub fn render(
     written: WrittenForTurn,
     now: Time,
 ) -> Result<String, Failure> {
+    if let Some(inward) = inward_prompt(state, &written.memory) {
+        return rendered(INWARD_NAME, context! { p => Value::from(Serde(&inward)) });
+    }
     let mut model = prompt(state, task, now);
+    if let Some(persona) = &mut model.persona {
+        written.memory.text().clone_into(&mut persona.memory);
+    }
     model.comments = written.comments;
     model.left_behind = written.left_behind;
     let research = experiment(state);
     let name = if research.is_some() { RESEARCH_NAME } else { NAME };
     let values = context! { p => Value::from(Serde(&model)), r => Value::from(Serde(&research)) };
+    rendered(name, values)
+}
+
+fn rendered(name: &str, values: Value) -> Result<String, Failure> {
     let text = TEMPLATES
         .get_template(name)
         .and_then(|template| template.render(values))

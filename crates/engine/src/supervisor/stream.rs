@@ -55,11 +55,12 @@ pub(super) struct Cap {
 }
 
 impl Cap {
-    /// The rest of the loop's budget, if it has one.
+    /// The rest of the loop's budget, and of that of its dreams in a dream, if it has one.
     pub fn of(state: &LoopState) -> Option<Self> {
         let (budget, spent) = (&state.spec.guard.budget, &state.spend.spent);
         let tokens = budget.tokens.map(|all| all.saturating_sub(spent.tokens));
         let microusd = budget.microusd.map(|all| all.saturating_sub(spent.microusd));
+        let microusd = [microusd, state.dream_left()].into_iter().flatten().min();
         (tokens.is_some() || microusd.is_some()).then_some(Self { tokens, microusd })
     }
 }

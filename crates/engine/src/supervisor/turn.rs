@@ -29,6 +29,8 @@ use crate::telemetry::TelemetryLine;
 
 /// Folders of earlier turns that are kept on disk, with their output.
 const TURNS_KEPT: usize = 50;
+/// The folder of a reflection or a dream, in the folder of its turn.
+const EMPTY: &str = "empty";
 /// An agent's stream is read this often.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The same of a turn with a cap on what it uses: less than a request takes, so that at most one
@@ -119,7 +121,7 @@ impl ActionRun {
 
     /// Detects changes in the turn's workspace, where a limit needs it.
     async fn diff(&mut self) -> Option<Diff> {
-        let most = self.state.spec.guard.phases.no_diff?;
+        let most = self.state.spec.guard.phases.no_diff.filter(|_| self.state.inward().is_none())?;
         let dir = self.workspace().await.ok()?.turn_dir();
         // The whole clone, also where the loop works in a folder of it.
         let whole = dir.ancestors().find(|d| d.join(".git").exists()).filter(|_| self.is_isolated());
@@ -163,18 +165,8 @@ impl ActionRun {
         let account = account::environment(&agent, &self.outside)?;
         let dir = self.home.turn(id);
         self.home.make(&dir).map_err(|f| f.message)?;
-        let place = places::place().await;
-        self.rescue().await;
-        let work = self.state.next_base().cloned();
-        let workspace = self.workspace().await?;
-        let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
-        drop(place);
-        self.base.clone_from(&base.commit);
-        if let Some(dropped) = &base.dropped {
-            prompt.push_str(&set_aside(dropped));
-        }
-        let cwd = self.workspace().await?.turn_dir();
-        self.set_up(Side::Turn, cwd).await?;
+        let is_inward = self.state.inward().is_some();
+        let cwd = if is_inward { self.empty_folder(&dir)? } else { self.working_folder(id, &mut prompt).await? };
         let prompt_file = dir.join(PROMPT_FILE);
         write_private(&prompt_file, &prompt).map_err(|e| format!("cannot write the prompt: {e}"))?;
         let outside = texts(&account.clone().into_vars());
@@ -193,8 +185,8 @@ impl ActionRun {
             answer_within: self.state.spec.guard.phases.answer,
         };
         let mut invocation = agent::invocation(&order);
-        self.ready_pane(&agent, &mut invocation).await?;
-        let mut spec = self.job_spec(&agent, &invocation).await?;
+        self.ready_pane(&agent, &mut invocation, &cwd).await?;
+        let mut spec = self.job_spec(&agent, &invocation, cwd);
         let mut own_files = written(&invocation)?;
         own_files.push(prompt_file.clone());
         let (isolation, moved) = self.command_at(&spec.cwd).turn(&agent, own_files)?;
@@ -221,13 +213,37 @@ impl ActionRun {
         let running = job::start(&self.shim, &dir, env).map_err(|e| full_text(&e))?;
         // While the agent is at work already, so that it delays nothing. The work is pinned anyway.
         self.prune();
-        if let Some(work) = &work
+        if let Some(work) = self.state.next_base().cloned().filter(|_| !is_inward)
             && let Ok(workspace) = self.workspace().await
-            && let Err(e) = workspace.set_work(work).await
+            && let Err(e) = workspace.set_work(&work).await
         {
             tracing::warn!(error = %full_text(&e), "cannot move the ref of the loop's work");
         }
         Ok((running, Some(follow)))
+    }
+
+    /// The folder of a reflection or a dream, which works on no files.
+    fn empty_folder(&self, turn: &Path) -> Result<PathBuf, String> {
+        let folder = turn.join(EMPTY);
+        self.home.make(&folder).map_err(|f| f.message)?;
+        Ok(folder)
+    }
+
+    /// The folder of any other turn, as the turn begins; tells the prompt what was set aside.
+    async fn working_folder(&mut self, id: &TurnId, prompt: &mut String) -> Result<PathBuf, String> {
+        let place = places::place().await;
+        self.rescue().await;
+        let work = self.state.next_base().cloned();
+        let workspace = self.workspace().await?;
+        let base = workspace.prepare_turn(id, work.as_deref()).await.map_err(|e| full_text(&e))?;
+        drop(place);
+        self.base.clone_from(&base.commit);
+        if let Some(dropped) = &base.dropped {
+            prompt.push_str(&set_aside(dropped));
+        }
+        let cwd = self.workspace().await?.turn_dir();
+        self.set_up(Side::Turn, cwd.clone()).await?;
+        Ok(cwd)
     }
 
     /// A command of this loop in a folder, to be isolated.
@@ -235,14 +251,13 @@ impl ActionRun {
         CommandPlace { spec: &self.state.spec, home: &self.home, folder }
     }
 
-    async fn job_spec(&mut self, agent: &AgentSpec, invocation: &Invocation) -> Result<Spec, String> {
-        let cwd = self.workspace().await?.turn_dir();
+    fn job_spec(&self, agent: &AgentSpec, invocation: &Invocation, cwd: PathBuf) -> Spec {
         let mut spec = Spec::new(invocation.argv.clone(), cwd);
         spec.stdin.clone_from(&invocation.stdin);
         spec.wall = self.state.spec.guard.turn_timeout;
         spec.secrets = account::secrets(agent);
         spec.secrets.extend(self.line.as_ref().map(|_| TELEMETRY_SECRET.to_owned()));
-        Ok(spec)
+        spec
     }
 
     /// Runs the setup command in a checkout that has not seen it yet.

@@ -13,7 +13,7 @@ use super::Cli;
 pub const GROUPS: [(&str, &[&str]); 6] = [
     ("Every day", &["run", "status", "why", "logs", "show", "steer", "pause", "resume", "stop", "ticket"]),
     ("Work", &["research", "persona", "signal", "init", "check", "take", "prompt", "wake", "up", "down", "demo"]),
-    ("Watch", &["report", "diff", "usage", "guard"]),
+    ("Watch", &["report", "diff", "usage", "guard", "rhythm"]),
     ("Board and mesh", &["task", "message", "mesh"]),
     ("Agents", &["agents", "pane", "handoff"]),
     ("Maintain", &["doctor", "config", "trust", "forget", "replay", "recover"]),

@@ -43,6 +43,13 @@ enum What {
         #[arg(short, long)]
         yes: bool,
     },
+    /// Add a line to its memory, which every turn reads and no dream may drop
+    Remember {
+        /// Name or loop id of the persona
+        name: String,
+        /// One line, of at most 300 characters
+        line: String,
+    },
     /// End a persona after its turn, or now; `start` continues it
     Stop {
         /// Name or loop id of the persona
@@ -58,6 +65,10 @@ pub fn persona(args: PersonaArgs, session: &mut VerbSession) -> Result<Code, Fai
         What::List => list(session),
         What::Show { name } => show(session, &name),
         What::Start { name, yes } => run::persona(session, &name, yes),
+        What::Remember { name, line } => {
+            send::show(session, &service::remember(session, &name, &line)?)?;
+            Ok(Code::Ok)
+        }
         What::Stop { name, now } => {
             send::show(session, &signal::stop(session, &name, now)?)?;
             Ok(Code::Ok)

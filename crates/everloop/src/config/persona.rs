@@ -6,6 +6,7 @@ use std::path::Path;
 use everloop_core::rhythm::bucket::WakeAllowance;
 use everloop_core::rhythm::cadence::{Cadence, CadenceError, Profile};
 use everloop_core::rhythm::calendar::{DayRange, parse_minute};
+use everloop_core::rhythm::inward::InwardSpec;
 use everloop_core::rhythm::persona::PersonaSpec;
 use everloop_core::rhythm::reflex::{LOW_WINDOW, ReflexSpec, SignalPattern};
 use everloop_core::rhythm::signal::PersonaName;
@@ -15,7 +16,7 @@ use everloop_engine::diagnostic::Diagnostic;
 use super::ResolveContext;
 use super::layer::{Layer, Origin};
 use super::settings::section;
-use super::value::{Count, Flag, List, NonEmptyText, Span, write_duration};
+use super::value::{Count, Dollars, Flag, List, NonEmptyText, Span, write_duration};
 
 section! {
     /// What the persona is for, and its rhythm. All keys of `[loop.NAME]` except `goal` can stand
@@ -28,7 +29,7 @@ section! {
     /// The file with the charter, relative to this file, instead of `charter`.
     charter_file: NonEmptyText;
 
-    /// How it sleeps: `staccato`, `measured`, `phase-linked`, `steady` or `custom`. The keys below
+    /// How it sleeps: `staccato`, `measured`, `phase-linked`, `steady`, `interlaced` or `custom`. The keys below
     /// change single numbers of it.
     cadence: NonEmptyText = "custom";
 
@@ -71,6 +72,23 @@ section! {
     /// Looks that are allowed in a time, `4/h` or `20/day`. High signals may overdraw it by one.
     wakes: NonEmptyText;
 
+    /// Reflections that are allowed in a time, `12/day`: turns in which it looks back while it sleeps.
+    /// Without it there are none.
+    reflect: NonEmptyText;
+
+    /// Looks after which it reflects; it also does after the first look in vain after work.
+    reflect_every: Count;
+
+    /// Dreams that are allowed in a time, `4/day`: turns in which it compacts its memory and prepares
+    /// plans while it sleeps. Without it there are none.
+    dream: NonEmptyText;
+
+    /// Looks after which it dreams.
+    dream_every: Count;
+
+    /// What its dreams may cost in a day, in dollars.
+    dream_usd: Dollars;
+
     /// Tags and topics of signals that wake it, as globs; `tag:` and `topic:` choose one kind.
     /// Without it: all.
     wake_on: List;
@@ -105,7 +123,12 @@ pub(super) fn spec(
         wrong.push(blame(values, key_of(&why), &why.to_string()));
     }
     let reflex = reflex(&keys, values, &mut wrong);
-    if wrong.is_empty() { Ok((charter, PersonaSpec { cadence, reflex, routes: Vec::new() })) } else { Err(wrong) }
+    let inward = inward(&keys, values, &mut wrong);
+    if wrong.is_empty() {
+        Ok((charter, PersonaSpec { cadence, reflex, inward, routes: Vec::new() }))
+    } else {
+        Err(wrong)
+    }
 }
 
 /// A mistake in the value of a key; a hint in the text becomes one.
@@ -181,6 +204,8 @@ fn cadence(keys: &PersonaKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> C
     cadence.stretch_percent = keys.stretch_percent.map_or(cadence.stretch_percent, |n| n.0);
     cadence.weighted = keys.weighted.map_or(cadence.weighted, |flag| flag.0);
     cadence.metabolic = keys.metabolic.map_or(cadence.metabolic, |flag| flag.0);
+    cadence.reflect_every = keys.reflect_every.map_or(cadence.reflect_every, |n| n.0);
+    cadence.dream_every = keys.dream_every.map_or(cadence.dream_every, |n| n.0);
     cadence.zone = keys.zone.as_ref().map_or(cadence.zone, |text| text.0.clone());
     cadence.cron = keys.cron.as_ref().map(|text| text.0.clone());
     if let Some(text) = &keys.quiet {
@@ -204,6 +229,22 @@ fn cadence(keys: &PersonaKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> C
         }
     }
     cadence
+}
+
+/// The budgets of reflections and dreams.
+fn inward(keys: &PersonaKeys, values: &Layer, wrong: &mut Vec<Diagnostic>) -> InwardSpec {
+    let mut allowance = |key: &str, text: &Option<NonEmptyText>| {
+        let text = text.as_ref()?;
+        WakeAllowance::parse(&text.0)
+            .map_err(|why| wrong.push(blame(values, key, &why.replace("wake budget", "budget"))))
+            .ok()
+    };
+    let (reflect, dream) = (allowance("reflect", &keys.reflect), allowance("dream", &keys.dream));
+    if keys.dream_usd.is_some() && keys.dream.is_none() {
+        let alone = values.origin("dream_usd").blame("`dream_usd` limits dreams, of which there are none");
+        wrong.push(alone.hint("add `dream = \"4/day\"`"));
+    }
+    InwardSpec { reflect, dream, dream_microusd: keys.dream_usd.and_then(|usd| usd.0) }
 }
 
 /// Reads hours of a day like `22:00-07:00`.

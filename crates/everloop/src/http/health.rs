@@ -26,7 +26,8 @@ pub async fn health(State(app): State<Arc<App>>) -> Answer {
             (json!({ "kind": "sqlite", "error": "cannot be read" }), Value::Null, Value::Null)
         }
     };
-    let running = seen.as_ref().map_or(0, |look| look.loops.get("running").copied().unwrap_or(0));
+    let of = |phase: &str| seen.as_ref().map_or(0, |look| look.loops.get(phase).copied().unwrap_or(0));
+    let running: u64 = ["running", "reflecting", "dreaming"].into_iter().map(of).sum();
     let wake = shared.figures.wake().map(|w| json!({ "at": w.at, "loop": w.owner, "why": w.why }));
     let mesh = shared.figures.membership().map(|m| {
         let (role, since) = (if m.leads { "supervisor" } else { "worker" }, m.away_since);

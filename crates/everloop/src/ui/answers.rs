@@ -102,7 +102,7 @@ fn loop_json(state: &LoopState) -> Value {
         "name": state.name,
         "goal": state.spec.goal,
         "dir": state.spec.workspace.dir,
-        "phase": state.phase.label(),
+        "phase": state.label(),
         "paused": state.people.paused.is_some(),
         "checks": { "passing": state.progress.board.passing().len(), "total": state.progress.board.0.len() },
         "turns": state.task.turns,

@@ -1,5 +1,8 @@
 //! Personas: a line each, one with every factor of its next look, and their steps in the journal.
 
+use everloop_core::rhythm::inward::Inward;
+use everloop_core::rhythm::inward::memory::MemoryChange;
+use everloop_core::rhythm::inward::plan::PlanUse;
 use everloop_core::rhythm::metabolism::{Channel, TurnOutcome};
 use everloop_core::rhythm::next::WakeCause;
 use everloop_core::rhythm::state::{Effect, RhythmStep};
@@ -82,14 +85,19 @@ pub fn step_line(step: &RhythmStep) -> String {
         },
         RhythmStep::Summoned { .. } => "a person wants it to look".to_owned(),
         RhythmStep::Looked { .. } => "looked: nothing to do".to_owned(),
-        RhythmStep::Began { cause, taken, .. } => {
+        RhythmStep::Began { cause, taken, plan, .. } => {
             let cause = match cause {
                 Some(WakeCause::Signal { class }) => format!(", woken by something of class {}", class.as_str()),
                 Some(WakeCause::Person) => ", woken by a person".to_owned(),
                 Some(WakeCause::Backlog { left }) => format!(", because {} waited", count(*left, "signal")),
                 None => String::new(),
             };
-            format!("begins with {}{cause}", count(*taken, "signal"))
+            let plan = match plan {
+                Some(PlanUse::Hit { plan }) => format!(", plan {} is for it", plan + 1),
+                Some(PlanUse::Miss) => ", no plan is for it".to_owned(),
+                None => String::new(),
+            };
+            format!("begins with {}{cause}{plan}", count(*taken, "signal"))
         }
         RhythmStep::Rested { outcome, wish, .. } => {
             let end = match outcome {
@@ -98,5 +106,57 @@ pub fn step_line(step: &RhythmStep) -> String {
             };
             wish.as_ref().map_or_else(|| end.to_owned(), |wish| format!("{end}; the agent wants to be woken {wish}"))
         }
+        RhythmStep::TurnedInward { .. }
+        | RhythmStep::Reflected { .. }
+        | RhythmStep::Dreamed { .. }
+        | RhythmStep::Unanswered { .. }
+        | RhythmStep::Remembered { .. } => inward_line(step),
     }
+}
+
+/// A step of a reflection or a dream.
+fn inward_line(step: &RhythmStep) -> String {
+    match step {
+        RhythmStep::TurnedInward { inward: Inward::Reflection { on }, .. } => format!("reflects [{}]", on.as_str()),
+        RhythmStep::TurnedInward { inward: Inward::Dream, .. } => "dreams".to_owned(),
+        RhythmStep::Reflected { reflection, .. } => {
+            let worth = match reflection.worth {
+                Some(true) => "; waking was worth it",
+                Some(false) => "; waking was not worth it",
+                None => "",
+            };
+            let wish =
+                reflection.wish.as_ref().map_or_else(String::new, |wish| format!("; it wants to be woken {wish}"));
+            let notes = list("notes", &reflection.notes);
+            let corrections = list("corrections", &reflection.corrections);
+            let dropped = list("dropped", &reflection.dropped);
+            format!("reflected [{}]{worth}{wish}{notes}{corrections}{dropped}", reflection.on.as_str())
+        }
+        RhythmStep::Dreamed { memory, plans, dropped, .. } => {
+            let memory = match memory {
+                MemoryChange::Kept => "the memory stays as it is".to_owned(),
+                MemoryChange::Compacted { number, chars } => {
+                    format!("version {number} of the memory has {chars} characters")
+                }
+                MemoryChange::Refused { lost } => {
+                    format!("the new memory is refused, because it lacks protected lines: {}", lost.join("; "))
+                }
+            };
+            let plans =
+                plans.as_ref().map_or_else(String::new, |plans| format!("; {}", count(plans.len() as u64, "plan")));
+            format!("dreamed: {memory}{plans}{}", list("dropped", dropped))
+        }
+        RhythmStep::Unanswered { inward, why, .. } => format!("a {} had no answer: {why}", inward.as_str()),
+        RhythmStep::Remembered { by, line, .. } => format!("{by} added to the memory: {line}"),
+        RhythmStep::Received { .. }
+        | RhythmStep::Arrived { .. }
+        | RhythmStep::Summoned { .. }
+        | RhythmStep::Looked { .. }
+        | RhythmStep::Began { .. }
+        | RhythmStep::Rested { .. } => step_line(step),
+    }
+}
+
+fn list(what: &str, texts: &[String]) -> String {
+    if texts.is_empty() { String::new() } else { format!("; {what}: {}", texts.join("; ")) }
 }

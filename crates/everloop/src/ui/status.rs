@@ -56,7 +56,7 @@ pub fn status_table(loops: &[LoopState], guards: &Guards, look: &StatusStyle) ->
 }
 
 fn label(state: &LoopState, paint: Paint) -> String {
-    let word = if state.people.paused.is_some() { "paused" } else { state.phase.label() };
+    let word = if state.people.paused.is_some() { "paused" } else { state.label() };
     match word {
         "reached" => paint.good(word),
         "failed" => paint.bad(word),

@@ -63,6 +63,7 @@ mod research_planted;
 mod research_report;
 mod research_workers;
 mod resume;
+mod rhythm;
 mod run;
 mod secrets;
 mod show;

@@ -11,6 +11,7 @@ mod panes;
 mod permission;
 mod plugin;
 mod research;
+mod rhythm;
 mod storms;
 mod telemetry;
 mod turns;

@@ -194,6 +194,7 @@ impl Team {
             }
             Action::Stop { .. }
             | Action::Record
+            | Action::Remember
             | Action::Integrate { .. }
             | Action::Tell { .. }
             | Action::Look

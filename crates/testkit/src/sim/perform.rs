@@ -41,8 +41,8 @@ impl World {
                 self.held_mut(&id).into_iter().for_each(|held| held.rounds.monitors.look_soon());
                 self.plan_beat(&id);
             }
-            // The simulated loops are no research runs.
-            Action::Measure { .. } | Action::Replay { .. } | Action::Record => {}
+            // The simulated loops are neither research runs nor personas.
+            Action::Measure { .. } | Action::Replay { .. } | Action::Record | Action::Remember => {}
             Action::Cleanup => {
                 self.go_on(STEP_TAKES, move |w| w.must("cleanup", id.as_str(), |w| w.clean_up(&id)));
             }

@@ -20,7 +20,7 @@ impl Life {
     }
 
     fn step(&mut self, step: &RhythmStep) {
-        self.state.apply(step, &self.cadence);
+        self.state.apply(step, &self.cadence, &InwardSpec::default());
         let stored = serde_json::to_string(&self.state).expect("text");
         assert_eq!(serde_json::from_str::<PersonaState>(&stored).expect("the same"), self.state);
     }
@@ -34,7 +34,13 @@ impl Life {
     fn work(&mut self) -> u64 {
         let taken = self.state.waiting.min(TAKEN_AT_ONCE as u64);
         let ignored = taken.saturating_sub(self.state.waiting - self.state.waiting_ignored);
-        self.step(&RhythmStep::Began { at: self.now, cause: self.state.history.pending.clone(), taken, ignored });
+        self.step(&RhythmStep::Began {
+            at: self.now,
+            cause: self.state.history.pending.clone(),
+            taken,
+            ignored,
+            plan: None,
+        });
         self.rest(None);
         taken
     }

@@ -8,6 +8,7 @@ use everloop_core::rhythm::bucket::WakeAllowance;
 use everloop_core::rhythm::cadence::{Cadence, Profile};
 use everloop_core::rhythm::calendar::{DayRange, TableCalendar};
 use everloop_core::rhythm::factor::{Factor, Hold};
+use everloop_core::rhythm::inward::InwardSpec;
 use everloop_core::rhythm::metabolism::TurnOutcome;
 use everloop_core::rhythm::next::{Hints, Next, WakeCause, next};
 use everloop_core::rhythm::reflex::{ReflexSpec, SignalPattern};
@@ -31,6 +32,7 @@ pub struct Persona {
     cadence: Cadence,
     reflexes: ReflexSpec,
     state: PersonaState,
+    inward: InwardSpec,
     /// Keys of all rows of the ledger, and those that wait, with what their signals did.
     rows: BTreeSet<String>,
     waiting: VecDeque<Effect>,
@@ -67,6 +69,7 @@ impl Persona {
             cadence,
             reflexes: ReflexSpec { related, ignore, wake_on, ..ReflexSpec::default() },
             state: PersonaState::default(),
+            inward: InwardSpec::default(),
             rows: BTreeSet::new(),
             waiting: VecDeque::new(),
             next: None,
@@ -90,7 +93,7 @@ impl Persona {
     }
 
     fn apply(&mut self, step: &RhythmStep) {
-        self.state.apply(step, &self.cadence);
+        self.state.apply(step, &self.cadence, &self.inward);
     }
 
     // ------------------------------------------------------------------------- signals
@@ -234,7 +237,7 @@ impl Persona {
         // Ignored ones are behind the others, as their rows are in the ledger.
         self.waiting.make_contiguous().sort_by_key(|effect| *effect == Effect::Ignored);
         let ignored = self.waiting.drain(..taken).filter(|effect| *effect == Effect::Ignored).count() as u64;
-        self.apply(&RhythmStep::Began { at: now, cause, taken: taken as u64, ignored });
+        self.apply(&RhythmStep::Began { at: now, cause, taken: taken as u64, ignored, plan: None });
         let long = if dice.one_in(4) { dice.minutes(10) } else { Duration::ZERO };
         self.work = Some(now + long);
         self.check_rows()
