@@ -54,6 +54,7 @@ mod signal;
 mod status;
 mod steer;
 mod stop;
+mod stream;
 mod take;
 mod task;
 mod ticket;
@@ -99,6 +100,8 @@ pub enum Verb {
     Persona(persona::PersonaArgs),
     /// Send a signal to a persona
     Signal(signal::SignalArgs),
+    /// Add entries to streams, read and trim them, wait for an answer
+    Stream(stream::StreamArgs),
     /// Show loops and their current state
     Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is in its state
@@ -255,6 +258,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Research(args) => research::research(*args, session),
         Verb::Persona(args) => persona::persona(args, session),
         Verb::Signal(args) => signal::signal(args, session),
+        Verb::Stream(args) => stream::stream(args, session),
         Verb::Report(args) => report::report(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),

@@ -32,6 +32,7 @@ pub mod persona;
 pub mod quarantine;
 pub mod sessions;
 pub mod status;
+pub mod stream;
 pub mod summary;
 pub mod svg;
 pub mod table;

@@ -8,7 +8,7 @@ use super::factor::Hold;
 use super::metabolism::{Channel, TurnOutcome};
 use super::next::{Brought, History, WakeCause};
 use super::reflex::{Reflex, ReflexSpec, reflex};
-use super::signal::{Signal, SignalClass};
+use super::signal::{ReplyTo, Signal, SignalClass};
 use super::wish::WakeWish;
 use super::{glob, mood};
 use crate::planted::{self, Bug};
@@ -35,6 +35,9 @@ pub enum RhythmStep {
         /// Those of them that are no reason for a turn.
         #[serde(default)]
         ignored: u64,
+        /// Where its end is answered.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        replies: Vec<ReplyTo>,
     },
     /// The work of a look is over.
     Rested {
@@ -117,6 +120,9 @@ pub struct PersonaState {
     /// Those of them that are no reason for a turn.
     pub waiting_ignored: u64,
     pub yields: Yields,
+    /// Answers that the work under way owes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replies: Vec<ReplyTo>,
 }
 
 impl PersonaState {
@@ -168,7 +174,8 @@ impl PersonaState {
                 self.history.brought = Brought::Nothing;
                 self.history.rested_at = Some(*at);
             }
-            RhythmStep::Began { at, cause, taken, ignored } => {
+            RhythmStep::Began { at, cause, taken, ignored, replies } => {
+                self.replies.extend(replies.iter().cloned());
                 self.woke(cause.as_ref(), *at, cadence);
                 self.yields.worked += 1;
                 self.yields.taken += taken;
@@ -216,6 +223,7 @@ impl PersonaState {
     fn rested(&mut self, at: Time, outcome: TurnOutcome, wish: Option<WakeWish>) {
         let work = self.work.take().unwrap_or(Work { count: 0, urgent: false });
         self.history.outcomes.add(outcome);
+        self.replies.clear();
         if !planted::is(Bug::RhythmNeverSnapsBack) {
             self.history.empty = 0;
         }

@@ -34,7 +34,13 @@ impl Life {
     fn work(&mut self) -> u64 {
         let taken = self.state.waiting.min(TAKEN_AT_ONCE as u64);
         let ignored = taken.saturating_sub(self.state.waiting - self.state.waiting_ignored);
-        self.step(&RhythmStep::Began { at: self.now, cause: self.state.history.pending.clone(), taken, ignored });
+        self.step(&RhythmStep::Began {
+            at: self.now,
+            cause: self.state.history.pending.clone(),
+            taken,
+            ignored,
+            replies: Vec::new(),
+        });
         self.rest(None);
         taken
     }
