@@ -20,7 +20,6 @@ use crate::rhythm::calendar::Calendar;
 use crate::rhythm::inward::memory::StoredMemory;
 use crate::rhythm::row::WaitingSignal;
 use crate::rhythm::signal::PersonaName;
-use crate::rhythm::wish::WishLine;
 use crate::state::{LoopState, Phase};
 use crate::time::Time;
 
@@ -33,6 +32,8 @@ mod rhythm;
 mod stalled;
 mod turn;
 mod watch;
+
+use rhythm::LastTurn;
 
 /// Everything a decision reads besides the loop's state.
 #[derive(Clone, Debug)]
@@ -194,8 +195,8 @@ struct Step<'a> {
     in_vain: Option<u32>,
     /// The supervisor just restarted.
     recovering: bool,
-    /// The last line of the turn that just ended, if it is a wish.
-    wish: Option<WishLine>,
+    /// How the turn that just ended left off.
+    last: LastTurn,
 }
 
 impl<'a> Step<'a> {
@@ -218,7 +219,7 @@ impl<'a> Step<'a> {
             stepped: None,
             found: None,
         };
-        Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false, wish: None }
+        Self { ctx, out, signalled: None, renew: None, in_vain: None, recovering: false, last: LastTurn::default() }
     }
 
     fn done(mut self) -> Decision {

@@ -5,10 +5,13 @@
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
+pub mod streams;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use self::streams::{Delivered, StreamOp};
 use crate::event::{Event, Outcome};
 use crate::guard::{GuardState, Scope};
 use crate::ids::{Fence, LoopId, NodeId, TaskId};
@@ -133,6 +136,8 @@ pub enum Op {
     /// Removes messages from the mailbox; refused ([`Refusal::Gone`]) when one does not exist any
     /// more.
     Consume { ids: Vec<u64> },
+    /// Changes a stream.
+    Stream(StreamOp),
     /// Opens a ticket; one per open key.
     OpenTicket {
         key: String,
@@ -340,6 +345,12 @@ pub enum Reply {
     Saved(u64),
     /// The id of a message.
     Sent(u64),
+    /// The id of an entry of a stream.
+    Added(u64),
+    /// What a group of a stream took.
+    Delivered(Delivered),
+    /// How many entries of a stream were dropped.
+    Trimmed(u64),
 }
 
 impl Reply {
@@ -410,6 +421,13 @@ pub enum Refusal {
     /// The new task's dependencies form a cycle or name unknown tasks.
     #[error("task `{task}`: {why}")]
     BadDependency { task: TaskId, why: String },
+    /// The stream has this entry already.
+    #[error("the stream `{stream}` has this entry already, as {id}")]
+    Repeated {
+        stream: String,
+        /// Id of the one that is there.
+        id: u64,
+    },
     /// The login has the rights of a worker, which do not suffice.
     #[error("the login at the hub has the rights of a worker, which may not {what}")]
     Rights { what: String },

@@ -10,7 +10,7 @@ use crate::isolation::IsolationSpec;
 use crate::judge_files::JudgeFiles;
 use crate::prices::Prices;
 use crate::research::ResearchSpec;
-use crate::rhythm::persona::PersonaSpec;
+use crate::rhythm::persona::{PersonaSpec, RouteSpec};
 use crate::stream::LimitClass;
 use crate::test_evidence::Proof;
 use crate::time::{Time, millis, opt_millis};
@@ -55,12 +55,20 @@ pub struct LoopSpec {
     /// Set in a loop without an end, which sleeps with nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persona: Option<Box<PersonaSpec>>,
+    /// Entries of streams that become tasks of a loop; those of a persona are in its own part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<RouteSpec>,
 }
 
 impl LoopSpec {
     /// All agents, in the configured order.
     pub fn agents(&self) -> impl Iterator<Item = &AgentSpec> {
         std::iter::once(&self.agent).chain(&self.others)
+    }
+
+    /// The routes that lead to the loop.
+    pub fn routes(&self) -> impl Iterator<Item = &RouteSpec> {
+        self.persona.iter().flat_map(|persona| &persona.routes).chain(&self.routes)
     }
 }
 

@@ -93,6 +93,7 @@ fn spec() -> Box<LoopSpec> {
         isolation: IsolationSpec::default(),
         research: None,
         persona: None,
+        routes: Vec::new(),
     })
 }
 

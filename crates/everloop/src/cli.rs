@@ -55,6 +55,7 @@ mod signal;
 mod status;
 mod steer;
 mod stop;
+mod stream;
 mod take;
 mod task;
 mod ticket;
@@ -102,6 +103,8 @@ pub enum Verb {
     Rhythm(rhythm::RhythmArgs),
     /// Send a signal to a persona
     Signal(signal::SignalArgs),
+    /// Add entries to streams, read and trim them, wait for an answer
+    Stream(stream::StreamArgs),
     /// Show loops and their current state
     Status(status::StatusArgs),
     /// Explain in one paragraph why a loop is in its state
@@ -259,6 +262,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
         Verb::Persona(args) => persona::persona(args, session),
         Verb::Rhythm(args) => rhythm::rhythm(&args, session),
         Verb::Signal(args) => signal::signal(args, session),
+        Verb::Stream(args) => stream::stream(args, session),
         Verb::Report(args) => report::report(&args, session),
         Verb::Pause(args) => pause::pause(args, session),
         Verb::Resume(args) => resume::resume(&args, session),

@@ -260,12 +260,17 @@ impl Config {
         Ok(node.typed::<NodeKeys>()?.listen)
     }
 
-    /// The routes of the file, each with its persona.
+    /// The routes of the file, each with its persona or loop.
     fn routes(&self) -> Result<Vec<(String, RouteSpec)>, ConfigError> {
-        route::routes(&self.project.routes, &self.personas()).or_else(|wrong| {
+        let targets = route::Targets { personas: self.personas(), loops: self.loops() };
+        route::routes(&self.project.routes, &targets).or_else(|wrong| {
             ConfigError::unless_empty(wrong)?;
             Ok(Vec::new())
         })
+    }
+
+    fn routes_to(&self, name: &str) -> Result<Vec<RouteSpec>, ConfigError> {
+        Ok(self.routes()?.into_iter().filter(|(to, _)| to == name).map(|(_, route)| route).collect())
     }
 
     /// Whether signals over the port need no token; the project's value overrides the user's.
@@ -288,9 +293,9 @@ impl Config {
             persona.lay(rhythm);
             let kind = LoopKind { research: None, persona: Some(persona) };
             let mut resolved = self.put_together((name, kind), own, place, moment)?;
-            let routes = self.routes()?.into_iter().filter(|(to, _)| to == name).map(|(_, route)| route);
+            let routes = self.routes_to(name)?;
             if let Some(spec) = &mut resolved.persona {
-                spec.routes = routes.collect();
+                spec.routes = routes;
             }
             return Ok(resolved);
         }
@@ -303,7 +308,9 @@ impl Config {
             };
             return Err(Diagnostic::new(format!("there is no loop `{name}`")).hint(hint).into());
         };
-        self.put_together((name, LoopKind::default()), own, place, moment)
+        let mut resolved = self.put_together((name, LoopKind::default()), own, place, moment)?;
+        resolved.routes = self.routes_to(name)?;
+        Ok(resolved)
     }
 
     /// A loop that stands in no file: the goal and its flags, over the defaults.
@@ -324,8 +331,8 @@ impl Config {
     pub fn check(&self, moment: &ResolveContext) -> Result<Vec<ResolvedLoop>, ConfigError> {
         let mut diagnostics = agent::check_all(self, moment);
         diagnostics.extend(self.outbound().err().into_iter().flat_map(|error| error.diagnostics));
-        if self.project.personas.is_empty() {
-            // Otherwise each persona names what is wrong with them.
+        if self.project.personas.is_empty() && self.project.loops.is_empty() {
+            // Otherwise each of them names what is wrong with them.
             diagnostics.extend(self.routes().err().into_iter().flat_map(|error| error.diagnostics));
         }
         let mut resolved = Vec::new();

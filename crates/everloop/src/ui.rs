@@ -33,6 +33,7 @@ pub mod quarantine;
 pub mod rhythm;
 pub mod sessions;
 pub mod status;
+pub mod stream;
 pub mod summary;
 pub mod svg;
 pub mod table;

@@ -11,7 +11,7 @@
 //! - [`rows`]: row types and filters of reads
 //! - [`error`]: the errors of all ledgers
 //! - [`key_pair`]: the keys of nodes; `key_file`: files with secrets
-//! - `task`, `leader`: the rules that every ledger shares, pure
+//! - `task`, `leader`, `stream`: the rules that every ledger shares, pure
 //!
 //! All ledgers give the same answers to the same operations; `tests/it/story.rs` verifies it.
 
@@ -26,11 +26,13 @@ pub mod replay;
 pub mod rows;
 pub mod shell;
 pub mod sqlite;
+mod stream;
 mod task;
 
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
+use everloop_core::op::streams::StreamEntry;
 use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::planted::{self, Bug};
 use everloop_core::time::Time;
@@ -38,7 +40,9 @@ use everloop_core::time::Time;
 pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
-pub use rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskEdit, TaskFilter, TaskOwner, Tickets};
+pub use rows::{
+    DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, StreamRow, TaskEdit, TaskFilter, TaskOwner, Tickets,
+};
 pub use shell::LocalLedger;
 pub use sqlite::{OpenMode, Sqlite};
 
@@ -90,6 +94,9 @@ pub fn durability() -> Durability {
 ///   names `guard SCOPE`, `loop ID` or `KIND KEY`.
 /// - **`Consume`** refuses an id that is named twice, like an unknown one. Message ids are never
 ///   used again.
+/// - **`Stream`**: the ids of a stream grow by one, without gaps, and are never used again; a key is
+///   known as long as its entry is kept. A delivery from an unknown stream is empty and makes no
+///   group; `Ack` and `Trim` of what is not there change nothing.
 /// - **`OpenTicket`** leaves an open ticket of the same key as it is (`Made(false)`).
 /// - **`Append`** of no events answers the last sequence number, 0 for an empty journal.
 /// - Everything else answers [`Reply::Ok`].
@@ -138,6 +145,15 @@ pub trait Ledger: Send {
 
     /// Tickets by id, oldest first.
     fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error>;
+
+    /// All streams with their groups, by name.
+    fn streams(&self) -> Result<Vec<StreamRow>, Error>;
+
+    /// The first `limit` entries of a stream after this id.
+    fn entries(&self, stream: &str, after: u64, limit: usize) -> Result<Vec<StreamEntry>, Error>;
+
+    /// The entry of a stream with this source and key.
+    fn entry_with_key(&self, stream: &str, source: &str, key: &str) -> Result<Option<StreamEntry>, Error>;
 
     /// The first `limit` journal records after `after_seq`, of one loop or (`None`) of all.
     ///

@@ -1,11 +1,13 @@
 //! A ledger in memory: plain maps, meant to be obviously right. The simulation runs on it and the
 //! other ledgers are compared with it.
 //!
-//! This file keeps the tables and implements reads; `model/batch.rs` implements operations. A
+//! This file keeps the tables and implements reads; `model/batch.rs` implements operations,
+//! `model/streams.rs` streams. A
 //! refused batch is undone from a log of what it touched, so the cost of a batch depends on its
 //! size and not on that of the ledger.
 
 mod batch;
+mod streams;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Damage, JournalRecord, Stored};
+use everloop_core::op::streams::StreamEntry;
 use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, TaskState, Ticket};
 use everloop_core::time::Time;
 
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskFilter, TaskOwner, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, StreamRow, TaskFilter, TaskOwner, Tickets};
 use crate::{Error, Ledger, LocalLedger, task};
 
 /// A ledger in memory. A clone is an independent copy of the whole ledger.
@@ -32,6 +35,7 @@ pub struct Model {
     loops: BTreeMap<LoopId, LoopRow>,
     /// Documents by kind and key.
     docs: BTreeMap<(String, String), DocRow>,
+    streams: streams::Streams,
     messages: BTreeMap<u64, Message>,
     last_message: u64,
     /// The ticket with id `n` is at index `n - 1`.
@@ -194,6 +198,18 @@ impl Ledger for Model {
             Tickets::Open => self.tickets.iter().filter(|t| t.closed.is_none()).cloned().collect(),
             Tickets::Newest(n) => self.tickets[self.tickets.len().saturating_sub(n)..].to_vec(),
         })
+    }
+
+    fn streams(&self) -> Result<Vec<StreamRow>, Error> {
+        Ok(self.streams.list())
+    }
+
+    fn entries(&self, stream: &str, after: u64, limit: usize) -> Result<Vec<StreamEntry>, Error> {
+        Ok(self.streams.after(stream, after, limit))
+    }
+
+    fn entry_with_key(&self, stream: &str, source: &str, key: &str) -> Result<Option<StreamEntry>, Error> {
+        Ok(self.streams.with_key([stream, source, key]))
     }
 
     fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {

@@ -3,7 +3,7 @@
 //! - `open` makes and migrates a hub; `probe` and `rights` are for `everloop mesh hub`
 //! - `batch` writes: `draft` decides on locked rows, `write` brings them back, `single_statement`
 //!   is the short way
-//! - `read` reads; `maintenance` reads for the leader; `mirror` restores what was lost; `columns`
+//! - `streams` has streams; `read` reads; `maintenance` reads for the leader; `mirror` restores what was lost; `columns`
 //!   knows the columns
 //! - `connection` is one connection, `url` its address, `tls` its encryption
 //! - `beat` sends heartbeats; `listener` receives hints
@@ -26,6 +26,7 @@ mod probe;
 mod read;
 mod rights;
 mod single_statement;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -40,13 +41,14 @@ use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
 use everloop_core::mesh::rights::Rights;
+use everloop_core::op::streams::StreamEntry;
 use everloop_core::op::{LateResult, Message, Op, Refusal, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StreamRow, TaskFilter, Tickets};
 use crate::{Error, Ledger};
 use connection::{CALL_WITHIN, HubConnection, Statement};
 
@@ -281,6 +283,18 @@ impl Ledger for Postgres {
 
     fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error> {
         self.all(read::tickets(which), columns::ticket)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamRow>, Error> {
+        streams::stream_rows(&self.rows(streams::streams())?)
+    }
+
+    fn entries(&self, stream: &str, after: u64, limit: usize) -> Result<Vec<StreamEntry>, Error> {
+        self.all(streams::entries(stream, after, limit), streams::entry)
+    }
+
+    fn entry_with_key(&self, stream: &str, source: &str, key: &str) -> Result<Option<StreamEntry>, Error> {
+        self.one(streams::with_key([stream, source, key]), streams::entry)
     }
 
     fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {

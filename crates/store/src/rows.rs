@@ -3,8 +3,11 @@
 
 #![expect(missing_docs, reason = "fields and variants are named after what they hold")]
 
+use std::collections::BTreeMap;
+
 use everloop_core::ids::{LoopId, NodeId, TaskId};
 use everloop_core::op::TaskState;
+use everloop_core::op::streams::{GroupState, StreamEnds};
 use everloop_core::state::OVER;
 use everloop_core::time::Time;
 
@@ -38,6 +41,22 @@ pub struct DocRow {
     pub updated_at: Time,
     /// Content as JSON; it carries its own format version.
     pub body: String,
+}
+
+/// A stream as it is stored, without its entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamRow {
+    pub name: String,
+    pub ends: StreamEnds,
+    /// By name.
+    pub groups: BTreeMap<String, GroupState>,
+}
+
+impl StreamRow {
+    /// How many entries are kept.
+    pub fn kept(&self) -> u64 {
+        self.ends.last - self.ends.trimmed
+    }
 }
 
 /// Latest heartbeat of a node.

@@ -2,7 +2,7 @@
 //!
 //! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
 //! `sqlite/chain.rs` signs the journal and verifies it, `sqlite/mirror.rs` supports the mirror and
-//! restores from it, `sqlite/prune.rs` removes, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
+//! restores from it, `sqlite/streams.rs` has streams, `sqlite/prune.rs` removes, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
 //! the model, so that both can be compared side by side.
 //!
 //! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a
@@ -18,6 +18,7 @@ mod mirror;
 mod open;
 mod prune;
 mod read;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -26,12 +27,13 @@ use std::path::Path;
 use everloop_core::guard::{Guards, Scope, Versioned};
 use everloop_core::ids::{LoopId, TaskId};
 use everloop_core::journal::{JournalRecord, Stored};
+use everloop_core::op::streams::StreamEntry;
 use everloop_core::op::{LateResult, Message, Op, Reply, TaskRow, Ticket};
 use everloop_core::time::Time;
 use rusqlite::Connection;
 
 use self::chain::ChainKey;
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StreamRow, TaskFilter, Tickets};
 use crate::{Error, Ledger, LocalLedger};
 
 pub use open::FORMAT;
@@ -150,6 +152,18 @@ impl Ledger for Sqlite {
 
     fn tickets(&self, which: Tickets) -> Result<Vec<Ticket>, Error> {
         read::tickets(&self.conn, which)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamRow>, Error> {
+        streams::streams(&self.conn)
+    }
+
+    fn entries(&self, stream: &str, after: u64, limit: usize) -> Result<Vec<StreamEntry>, Error> {
+        streams::entries(&self.conn, stream, after, limit)
+    }
+
+    fn entry_with_key(&self, stream: &str, source: &str, key: &str) -> Result<Option<StreamEntry>, Error> {
+        streams::entry_with_key(&self.conn, [stream, source, key])
     }
 
     fn journal(&self, after_seq: u64, owner: Option<&LoopId>, limit: usize) -> Result<Vec<JournalRecord>, Error> {

@@ -72,6 +72,7 @@ pub fn spec() -> LoopSpec {
         isolation: IsolationSpec::default(),
         research: None,
         persona: None,
+        routes: Vec::new(),
     }
 }
 

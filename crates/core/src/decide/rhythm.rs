@@ -5,6 +5,7 @@ use super::advance::Next;
 use crate::action::LoopCommand;
 use crate::event::{Event, Outcome};
 use crate::ids::Fence;
+use crate::op::streams::{KEEP, NewStreamEntry, StreamOp};
 use crate::op::{Op, TaskEnd};
 use crate::planted::{self, Bug};
 use crate::reason::{Reason, RuleId};
@@ -13,11 +14,27 @@ use crate::rhythm::inward::Inward;
 use crate::rhythm::metabolism::{Channel, TurnOutcome};
 use crate::rhythm::next::{Hints, Next as NextLook, next};
 use crate::rhythm::row;
-use crate::rhythm::signal::Signal;
+use crate::rhythm::signal::{ReplyTo, Signal};
 use crate::rhythm::state::{PersonaState, RhythmStep};
 use crate::rhythm::wish::WishLine;
 use crate::state::Phase;
 use crate::watch::SIGNAL;
+
+/// The source of answers.
+const ANSWER: &str = "answer";
+/// Longest words of an answer, in characters: a stream is no place for a report.
+const WORDS_MAX: usize = 2_000;
+
+/// How the turn that just ended left off.
+#[derive(Debug, Default)]
+pub(super) struct LastTurn {
+    /// The agent's last line, if it is a wish.
+    pub(super) wish: Option<WishLine>,
+    /// Its last words.
+    pub(super) words: String,
+    /// The work that is kept.
+    pub(super) commit: Option<String>,
+}
 
 /// What a loop does that has nothing under way.
 pub(super) enum Rest {
@@ -119,7 +136,8 @@ impl Step<'_> {
             Some(Outcome::AgentFailed { .. } | Outcome::TaskFailed { .. }) => TurnOutcome::Failed,
             _ => TurnOutcome::Good,
         };
-        let wish = match self.wish.take() {
+        self.answer();
+        let wish = match self.last.wish.take() {
             Some(WishLine::Wish(wish)) => Some(wish),
             Some(WishLine::Unreadable(text)) => {
                 let text = format!("the agent's last line `<WAKE {text}>` cannot be read and has no effect");
@@ -129,6 +147,25 @@ impl Step<'_> {
             None => None,
         };
         self.rhythm(RhythmStep::Rested { at: self.ctx.now, outcome, wish });
+    }
+
+    /// One entry for each answer that the work owes, in the transaction that ends it.
+    fn answer(&mut self) {
+        let owed = self.persona().map(|persona| persona.replies.clone()).unwrap_or_default();
+        let outcome = self.state().progress.tries.last().map_or("ended", |last| last.outcome.label()).to_owned();
+        let words: String = self.last.words.trim().chars().take(WORDS_MAX).collect();
+        for ReplyTo { stream, correlation } in owed {
+            let parts = [
+                ("correlation", Some(correlation)),
+                ("outcome", Some(outcome.clone())),
+                ("from", Some(self.state().name.clone())),
+                ("commit", self.last.commit.clone()),
+                ("words", Some(words.clone())),
+            ];
+            let fields = parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+            let entry = NewStreamEntry { stream, source: ANSWER.to_owned(), key: None, fields, keep: KEEP };
+            self.out.ops.push(Op::Stream(StreamOp::Add(entry)));
+        }
     }
 
     /// Messages and tasks wake like a signal of class medium.
@@ -169,7 +206,8 @@ impl Step<'_> {
         let ignored = taken.iter().filter(|waiting| waiting.is_ignored()).count() as u64;
         let signals: Vec<Signal> = taken.iter().map(|waiting| waiting.signal.clone()).collect();
         let plan = self.plan_use(&signals);
-        Some(RhythmStep::Began { at: self.ctx.now, cause, taken: taken.len() as u64, ignored, plan })
+        let replies = taken.iter().filter_map(|waiting| waiting.signal.reply_to.clone()).collect();
+        Some(RhythmStep::Began { at: self.ctx.now, cause, taken: taken.len() as u64, ignored, plan, replies })
     }
 
     /// Ends the rows of the signals that the next turn takes; returns how many, and the text that

@@ -1,6 +1,7 @@
 //! A turn under way: its end, its judgement, its integration, its recovery.
 
 use super::Step;
+use super::rhythm::LastTurn;
 use crate::action::{Action, Integration, TurnTrace};
 use crate::correlated_stalls::Company;
 use crate::event::{Event, Exit, Integrated, Judgement, Outcome, Settled, StopCause};
@@ -224,6 +225,7 @@ impl Step<'_> {
     /// Counts the turn, gives the task back or ends it, applies the guard's reflexes, and advances.
     pub(super) fn end_turn(&mut self, turn: &Turn, exit: &Exit, what: (Outcome, Option<String>, Option<Integrated>)) {
         let (outcome, work, integrated) = what;
+        self.last = left_off(exit, work.as_ref(), integrated.as_ref());
         let turn = &self.latest(turn);
         let refused = refusal(turn, exit, &outcome).cloned();
         let settled = settle(turn, exit, (&outcome, refused.as_ref()), &self.state().spec.guard.cooldown);
@@ -236,7 +238,9 @@ impl Step<'_> {
         };
         let before = self.state().since_then();
         let inward = self.state().inward();
-        self.wish = exit.wish.clone().filter(|_| inward.is_none());
+        if inward.is_some() {
+            self.last.wish = None;
+        }
         self.emit(ended);
         self.close_ticket(&stuck_together(&turn.id), "the turn ended");
         // A turn that ended with an open question may still wait for its answer, in a pane for
@@ -421,6 +425,14 @@ fn settle(
         source: turn.source,
         ..charge(turn, exit)
     }
+}
+
+fn left_off(exit: &Exit, work: Option<&String>, integrated: Option<&Integrated>) -> LastTurn {
+    let commit = match integrated {
+        Some(Integrated::Landed { commit } | Integrated::Aside { commit, .. }) => Some(commit),
+        Some(Integrated::InPlace) | None => work,
+    };
+    LastTurn { wish: exit.wish.clone(), words: exit.last_words().to_owned(), commit: commit.cloned() }
 }
 
 /// The usage that the agent reported, the reservation where it reported none, and which of it is an

@@ -41,6 +41,7 @@ impl Rights {
             Op::SaveDoc { kind, .. } if kind == super::node::NODE => Some("drain or remove nodes"),
             Op::SaveDoc { .. } => Some("write this document"),
             Op::Signal { .. } | Op::Consume { .. } => Some("send or take messages"),
+            Op::Stream(_) => Some("write streams"),
             Op::OpenTicket { key, .. } | Op::CloseTicket { key, .. } => {
                 let own = OWN_TICKETS.iter().any(|cause| key.starts_with(cause));
                 (!own).then_some("open or answer this ticket")

@@ -58,6 +58,7 @@ pub(super) fn state() -> MeshLoop {
         isolation: crate::isolation::IsolationSpec::default(),
         research: None,
         persona: None,
+        routes: Vec::new(),
     };
     let spec = MeshSpec {
         wanted,

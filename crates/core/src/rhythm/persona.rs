@@ -26,7 +26,7 @@ pub struct PersonaSpec {
     pub routes: Vec<RouteSpec>,
 }
 
-/// Entries of a stream that become signals of the persona.
+/// Entries of a stream that become signals of a persona, or tasks of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteSpec {
     /// The name of the stream.
@@ -36,6 +36,17 @@ pub struct RouteSpec {
     pub filter: Option<RouteFilter>,
     #[serde(default)]
     pub class: SignalClass,
+    /// Of the task on a loop's board; higher is sooner.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: i32,
+    /// The stream of the answers to entries that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(priority: &i32) -> bool {
+    *priority == 0
 }
 
 impl RouteSpec {

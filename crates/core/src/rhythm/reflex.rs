@@ -128,7 +128,7 @@ pub fn reflex(spec: &ReflexSpec, last_low: Option<Time>, signal: &Signal, now: T
 
 /// The copies of a high signal for related personas. A copy goes no further, so personas that are
 /// related to each other in any way get it at most once from each that it was sent to; its key
-/// stays the same, so each of them takes it once.
+/// stays the same, so each of them takes it once. The answer is the first one's.
 fn pass_on(spec: &ReflexSpec, signal: &Signal) -> Vec<Signal> {
     if signal.passed_by.is_some() && !planted::is(Bug::RhythmPassesInCircles) {
         return Vec::new();
@@ -137,7 +137,12 @@ fn pass_on(spec: &ReflexSpec, signal: &Signal) -> Vec<Signal> {
     to.sort();
     to.dedup();
     to.truncate(RELATED_MAX);
-    let copy = |name: &PersonaName| Signal { to: name.clone(), passed_by: Some(signal.to.clone()), ..signal.clone() };
+    let copy = |name: &PersonaName| Signal {
+        to: name.clone(),
+        passed_by: Some(signal.to.clone()),
+        reply_to: None,
+        ..signal.clone()
+    };
     to.into_iter().map(copy).collect()
 }
 

@@ -124,6 +124,19 @@ pub struct Signal {
     /// The persona that passed it on. Such a signal is not passed on again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_by: Option<PersonaName>,
+    /// Where the turn that takes it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<ReplyTo>,
+}
+
+/// Where an answer goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyTo {
+    /// The name of a stream of the ledger. The address of a stream elsewhere (`redis:answers`) is
+    /// such a name, too; whatever writes to that place reads it from there.
+    pub stream: String,
+    /// Part of the answer, so that it finds its question.
+    pub correlation: String,
 }
 
 impl Signal {
@@ -142,6 +155,10 @@ impl Signal {
         word("source", &self.source)?;
         optional("topic", Some(&self.topic))?;
         optional("from", Some(&self.from))?;
+        if let Some(ReplyTo { stream, correlation }) = &self.reply_to {
+            word("reply_to", stream)?;
+            word("correlation", correlation)?;
+        }
         if self.tags.len() > TAGS_MAX {
             return Err(SignalError::Tags(self.tags.len()));
         }

@@ -12,7 +12,7 @@ use super::inward::{Inward, InwardCost, InwardSpec, InwardState};
 use super::metabolism::{Channel, TurnOutcome};
 use super::next::{Brought, History, WakeCause};
 use super::reflex::{Reflex, ReflexSpec, reflex};
-use super::signal::{Signal, SignalClass};
+use super::signal::{ReplyTo, Signal, SignalClass};
 use super::wish::WakeWish;
 use super::{glob, mood};
 use crate::planted::{self, Bug};
@@ -42,6 +42,9 @@ pub enum RhythmStep {
         /// Whether a plan of a dream was for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plan: Option<PlanUse>,
+        /// Where its end is answered.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        replies: Vec<ReplyTo>,
     },
     /// The work of a look is over.
     Rested {
@@ -157,6 +160,9 @@ pub struct PersonaState {
     pub yields: Yields,
     #[serde(skip_serializing_if = "InwardState::is_new")]
     pub inward: InwardState,
+    /// Answers that the work under way owes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replies: Vec<ReplyTo>,
 }
 
 impl PersonaState {
@@ -209,7 +215,8 @@ impl PersonaState {
                 self.history.brought = Brought::Nothing;
                 self.history.rested_at = Some(*at);
             }
-            RhythmStep::Began { at, cause, taken, ignored, plan } => {
+            RhythmStep::Began { at, cause, taken, ignored, plan, replies } => {
+                self.replies.extend(replies.iter().cloned());
                 self.woke(cause.as_ref(), *at, cadence);
                 self.yields.worked += 1;
                 self.yields.taken += taken;
@@ -277,6 +284,7 @@ impl PersonaState {
     fn rested(&mut self, at: Time, outcome: TurnOutcome, wish: Option<WakeWish>) {
         let work = self.work.take().unwrap_or(Work { count: 0, urgent: false });
         self.history.outcomes.add(outcome);
+        self.replies.clear();
         if !planted::is(Bug::RhythmNeverSnapsBack) {
             self.history.empty = 0;
         }

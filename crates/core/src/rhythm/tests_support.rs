@@ -19,6 +19,7 @@ pub fn signal(id: &str, class: SignalClass) -> Signal {
         at: Time(0),
         source: "test".to_owned(),
         passed_by: None,
+        reply_to: None,
     }
 }
 

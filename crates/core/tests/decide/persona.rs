@@ -6,11 +6,12 @@ use everloop_core::event::{Event, Exit, Judgement, Outcome};
 use everloop_core::guard::{Freeze, Scope};
 use everloop_core::ids::{Fence, LoopId};
 use everloop_core::op::Op;
+use everloop_core::op::streams::StreamOp;
 use everloop_core::rhythm::bucket::WakeAllowance;
 use everloop_core::rhythm::inward::InwardSpec;
 use everloop_core::rhythm::persona::PersonaSpec;
 use everloop_core::rhythm::row::{WAITING, WaitingSignal, row_id, taken_by};
-use everloop_core::rhythm::signal::{Signal, SignalClass};
+use everloop_core::rhythm::signal::{ReplyTo, Signal, SignalClass};
 use everloop_core::rhythm::wish::{WakeWish, WishLine};
 use everloop_core::state::LoopProgress;
 use everloop_core::time::Time;
@@ -44,6 +45,7 @@ fn signal(id: &str, class: SignalClass) -> Signal {
         at: Time(0),
         source: "cli".to_owned(),
         passed_by: None,
+        reply_to: None,
     }
 }
 
@@ -342,4 +344,69 @@ fn a_wake_with_a_plan_is_a_hit_and_one_without_is_a_miss() {
         rig.exit(30, 0);
         rig.judged_as(Judgement::default());
     }
+}
+
+/// The fields of the entries that a decision adds to streams, with their streams.
+fn answers(decision: &Decision) -> Vec<(String, Vec<(String, String)>)> {
+    let added = |op: &Op| match op {
+        Op::Stream(StreamOp::Add(new)) => Some((new.stream.clone(), new.fields.clone())),
+        _ => None,
+    };
+    decision.ops.iter().filter_map(added).collect()
+}
+
+#[test]
+fn the_end_of_the_work_answers_each_signal_once() {
+    let mut rig = asleep(|spec| spec.reflex.related = vec!["b".parse().expect("a name")]);
+    rig.related = vec![("b".parse().expect("a name"), LoopId::new("lb"))];
+    let asking = |id: &str, class| {
+        let reply_to = Some(ReplyTo { stream: "redis:answers".to_owned(), correlation: format!("q{id}") });
+        Signal { reply_to, ..signal(id, class) }
+    };
+    let passed = send(&mut rig, &asking("1", SignalClass::High));
+    let copy = passed.ops.iter().find_map(|op| if let Op::Signal { body, .. } = op { Some(body) } else { None });
+    assert!(copy.is_some_and(|body| !body.contains("reply_to")), "one of them answers: {copy:?}");
+    send(&mut rig, &asking("2", SignalClass::Low));
+    send(&mut rig, &signal("3", SignalClass::Low));
+    let started = rig.baseline(0);
+    assert_eq!(begun(&mut rig, &started).len(), 3);
+    assert!(answers(&started).is_empty());
+    // A turn that was lost begins again, and nothing is answered yet.
+    assert!(answers(&rig.give(&everloop_core::action::Input::Vanished { turn: rig.turn() })).is_empty());
+    while rig.phase() != "running" {
+        assert!(answers(&rig.wait_out()).is_empty());
+    }
+    let tail = format!("{}the disk was full ", "x".repeat(3_000));
+    rig.exit_as(30, Exit { code: Some(0), tail, ..Exit::default() });
+    let done = answers(&rig.judged_as(Judgement::default()));
+    assert_eq!(done.len(), 2, "{done:?}");
+    for ((stream, fields), correlation) in done.iter().zip(["q1", "q2"]) {
+        let of = |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        assert_eq!(
+            (stream.as_str(), of("correlation"), of("outcome")),
+            ("redis:answers", Some(correlation), Some("no-op"))
+        );
+        assert_eq!((of("from"), of("commit")), (Some(rig.state.name.as_str()), None));
+        assert_eq!(of("words").map(|words| words.chars().count()), Some(2_000), "they are capped");
+    }
+    send(&mut rig, &signal("4", SignalClass::Medium));
+    rig.baseline(0);
+    rig.waiting.clear();
+    rig.exit(30, 0);
+    assert!(answers(&rig.judged_as(Judgement::default())).is_empty(), "they were answered before");
+}
+
+#[test]
+fn an_answer_names_the_commit_that_landed() {
+    let mut rig = Rig::with(|spec| spec.persona = Some(Box::default()));
+    rig.baseline(3);
+    let reply_to = Some(ReplyTo { stream: "done".to_owned(), correlation: "q".to_owned() });
+    send(&mut rig, &Signal { reply_to, ..signal("1", SignalClass::Medium) });
+    rig.baseline(3);
+    rig.waiting.clear();
+    rig.exit(30, 0);
+    rig.judged(3);
+    let done = answers(&rig.landed());
+    let named = |name: &str| done[0].1.iter().any(|(known, value)| known == name && !value.is_empty());
+    assert!(done.len() == 1 && named("commit") && named("outcome"), "{done:?}");
 }

@@ -84,6 +84,7 @@ fn spec(checks: usize) -> LoopSpec {
         isolation: IsolationSpec::default(),
         research: None,
         persona: None,
+        routes: Vec::new(),
     }
 }
 

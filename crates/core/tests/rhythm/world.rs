@@ -176,6 +176,7 @@ impl World {
             at: self.now - self.dice.minutes(5),
             source: self.dice.pick(&["cli", "redis:ops/a"]).to_owned(),
             passed_by: None,
+            reply_to: None,
         };
         if self.sent.len() < SENT_KEPT {
             self.sent.push(signal.clone());

@@ -165,6 +165,12 @@ pub fn show(context: &ServiceContext, name: &str) -> Result<PersonaView, Failure
     view(&state, context.now()).ok_or_else(|| unknown(name, &[]))
 }
 
+/// Whether there is a persona of a name or an id.
+pub fn is_known(context: &ServiceContext, name: &str) -> Result<bool, Failure> {
+    let Some(ledger) = context.reader(&context.home()?)? else { return Ok(false) };
+    Ok(personas(&ledger)?.iter().any(|state| state.name == name || state.id.as_str() == name))
+}
+
 pub(super) fn personas(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
     let all: Vec<LoopState> = ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
     Ok(all.into_iter().filter(LoopState::is_persona).collect())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use everloop_agents::redact::without_secrets;
 use everloop_core::action::LoopCommand;
 use everloop_core::ids::LoopId;
-use everloop_core::rhythm::signal::{PersonaName, Signal, SignalClass, SignalError};
+use everloop_core::rhythm::signal::{PersonaName, ReplyTo, Signal, SignalClass, SignalError};
 use everloop_store::shell;
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::caller::Caller;
 use crate::error::Failure;
 
 /// The source of signals that turns send.
-const TURN: &str = "turn";
+pub(super) const TURN: &str = "turn";
 
 /// A signal to be sent.
 #[derive(Clone, Debug, Default)]
@@ -63,12 +63,9 @@ pub fn signal(context: &ServiceContext, request: SignalRequest) -> Result<Signal
             .hint("end your last message with a line that holds nothing but <WAKE in 15m>, with the time to wait"));
     }
     let to: PersonaName = state.name.parse().map_err(|e| refused(&e))?;
-    let id = id.unwrap_or_else(|| format!("{}{}{}", draw(), draw(), draw()));
-    let (from, at, source) = (from.unwrap_or_else(|| context.caller.name()), context.now(), source.to_owned());
-    // It is kept in the ledger and handed on to models.
-    let body = without_secrets(&text);
-    let signal = Signal { id, to: to.clone(), class, tags, topic, body, from, at, source, passed_by: None };
-    signal.validate().map_err(|e| refused(&e))?;
+    let (from, id) = (from.unwrap_or_else(|| context.caller.name()), drawn(id));
+    let (to_name, source) = (to.clone(), source.to_owned());
+    let signal = compose(context, Draft { to: to_name, class, tags, topic, text, from, source, id, reply_to: None })?;
     let (owner, id) = (state.id.clone(), signal.id.clone());
     if shell::is_taken(&ledger, &owner, &signal)? {
         return Ok(SignalAnswer { persona: to, owner, id, class, repeated: true, supervisor: home.is_owned() });
@@ -80,8 +77,35 @@ pub fn signal(context: &ServiceContext, request: SignalRequest) -> Result<Signal
     Ok(SignalAnswer { persona: to, owner, id, class, repeated: false, supervisor })
 }
 
+/// A signal before its limits are checked.
+pub(super) struct Draft {
+    pub to: PersonaName,
+    pub class: SignalClass,
+    pub tags: BTreeSet<String>,
+    pub topic: String,
+    pub text: String,
+    pub from: String,
+    pub source: String,
+    pub id: String,
+    pub reply_to: Option<ReplyTo>,
+}
+
+/// A signal within all limits, without secrets: it is kept in the ledger and handed on to models.
+pub(super) fn compose(context: &ServiceContext, draft: Draft) -> Result<Signal, Failure> {
+    let Draft { to, class, tags, topic, text, from, source, id, reply_to } = draft;
+    let (body, at) = (without_secrets(&text), context.now());
+    let signal = Signal { id, to, class, tags, topic, body, from, at, source, passed_by: None, reply_to };
+    signal.validate().map_err(|e| refused(&e))?;
+    Ok(signal)
+}
+
+/// The id at the source, or one that is drawn.
+pub(super) fn drawn(id: Option<String>) -> String {
+    id.unwrap_or_else(|| format!("{}{}{}", draw(), draw(), draw()))
+}
+
 /// Where signals of a caller come in.
-fn source(caller: &Caller) -> &'static str {
+pub(super) fn source(caller: &Caller) -> &'static str {
     match caller {
         Caller::Turn(_) => TURN,
         Caller::Client(_) if caller.turn().is_some() => TURN,

@@ -203,7 +203,7 @@ fn content(path: &Path, id: &str, persona: &str, now: Time) -> Result<Signal, St
     // It is kept in the ledger and handed on to models.
     let body = without_secrets(&body);
     let (id, from, source) = (id.to_owned(), "a file".to_owned(), "file".to_owned());
-    let signal = Signal { id, to, class, tags, topic, body, from, at: now, source, passed_by: None };
+    let signal = Signal { id, to, class, tags, topic, body, from, at: now, source, passed_by: None, reply_to: None };
     signal.validate().map_err(|e| e.to_string())?;
     Ok(signal)
 }

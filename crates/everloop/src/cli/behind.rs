@@ -28,6 +28,7 @@ fn is_for_turns(verb: Option<&Verb>) -> bool {
             | Verb::Mcp(_)
             | Verb::Handoff(_),
         ) => true,
+        Some(Verb::Stream(args)) => args.is_for_turns(),
         Some(Verb::Task(args)) => !args.is_board(),
         Some(Verb::Ticket(args)) => !args.is_notifiers(),
         Some(_) => false,

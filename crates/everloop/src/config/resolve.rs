@@ -8,7 +8,7 @@ use everloop_agents::prices;
 use everloop_core::isolation::IsolationSpec;
 use everloop_core::judge_files::JudgeFiles;
 use everloop_core::research::ResearchSpec;
-use everloop_core::rhythm::persona::PersonaSpec;
+use everloop_core::rhythm::persona::{PersonaSpec, RouteSpec};
 use everloop_core::spec::{
     AgentKind, AgentSpec, Bounds, CheckSpec, CommitAuthor, GuardSpec, Integrate, LoopSpec, WorkspaceMode, WorkspaceSpec,
 };
@@ -82,6 +82,8 @@ pub struct ResolvedLoop {
     pub research: Option<ResearchSpec>,
     /// Set for a persona; its charter is the goal.
     pub persona: Option<PersonaSpec>,
+    /// Entries of streams that become its tasks.
+    pub routes: Vec<RouteSpec>,
     /// What is allowed but perhaps not meant; lower-case fragments.
     pub warnings: Vec<String>,
     /// Every value and where it comes from.
@@ -160,6 +162,7 @@ impl ResolvedLoop {
             isolation: self.isolation.clone(),
             research: self.research.clone().map(Box::new),
             persona: self.persona.clone().map(Box::new),
+            routes: self.routes.clone(),
         }
     }
 }
@@ -252,6 +255,7 @@ pub(super) fn resolve(given: Given<'_>) -> Result<ResolvedLoop, ConfigError> {
         isolation,
         research: measured,
         persona: rhythm,
+        routes: Vec::new(),
         warnings,
         values: values_shown,
     })

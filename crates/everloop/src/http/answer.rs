@@ -18,6 +18,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The same with another status.
+    pub fn with_status(self, status: u16) -> Self {
+        Self { status, ..self }
+    }
+
     /// JSON, for programs.
     pub fn json(status: u16, value: &Value) -> Self {
         Self { status, kind: "application/json", text: format!("{value}\n") }

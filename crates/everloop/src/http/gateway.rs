@@ -3,6 +3,7 @@
 //! open. A turn's agent gets nowhere here, with or without the token: it is known by its connection,
 //! and `everloop signal` is there for it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,8 +19,10 @@ use everloop_core::rhythm::signal::{BODY_MAX_BYTES, SignalClass};
 use everloop_engine::caller::{Caller, Peer};
 use everloop_engine::error::Failure;
 use everloop_engine::services::ServiceContext;
+use everloop_engine::services::persona::is_known;
 use everloop_engine::services::signal::{SignalRequest, signal};
-use everloop_engine::services::stream::{StreamEntry, add};
+use everloop_engine::services::stream::{EntryRequest, add};
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -75,7 +78,6 @@ pub(super) async fn admitted(State(app): State<Arc<App>>, request: Request, next
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct SignalJson {
-    #[serde(alias = "text")]
     body: String,
     class: SignalClass,
     tags: BTreeSet<String>,
@@ -84,9 +86,14 @@ struct SignalJson {
     from: Option<String>,
 }
 
+/// Whether a body says that it is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = text(headers, CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
 fn requested(persona: String, headers: &HeaderMap, body: &Bytes) -> Result<SignalRequest, Answer> {
-    let kind = text(headers, CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    let json = if kind.eq_ignore_ascii_case("application/json") {
+    let json = if is_json(headers) {
         let hint = "an object with `body`, `class`, `tags`, `topic`, `id` and `from`";
         serde_json::from_slice(body).map_err(|e| Answer::error(400, &format!("not a signal: {e}; hint: {hint}")))?
     } else {
@@ -101,8 +108,7 @@ fn requested(persona: String, headers: &HeaderMap, body: &Bytes) -> Result<Signa
 /// The fields of an entry. The parts of a form are `field:value`, taken as they are, or `field=value`
 /// with the escapes of forms.
 fn fields(headers: &HeaderMap, body: &Bytes) -> Result<Vec<(String, String)>, Answer> {
-    let kind = text(headers, CONTENT_TYPE).unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if kind.eq_ignore_ascii_case("application/json") {
+    if is_json(headers) {
         let found: Map<String, Value> = serde_json::from_slice(body)
             .map_err(|e| Answer::error(400, &format!("not an entry: {e}; hint: an object with the fields")))?;
         let plain = |value: Value| if let Value::String(text) = value { text } else { value.to_string() };
@@ -127,18 +133,12 @@ fn field(part: &str) -> Result<(String, String), Answer> {
 
 /// A part of a form without its escapes; `None` if one is broken.
 fn unescaped(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?
-            }
-            other => other,
-        });
+    let is_digits = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    if !text.split('%').skip(1).all(is_digits) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    let spaced = text.replace('+', " ");
+    percent_decode_str(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
 async fn xadd(State(app): State<Arc<App>>, Path(stream): Path<String>, request: Request) -> Answer {
@@ -148,7 +148,7 @@ async fn xadd(State(app): State<Arc<App>>, Path(stream): Path<String>, request: 
         Err(refused) => return refused,
     };
     let id = text(&parts.headers, "idempotency-key").map(str::to_owned);
-    let added = call(&app, move |context| add(context, StreamEntry { stream, fields, id })).await;
+    let added = call(&app, move |context| add(context, EntryRequest { stream, fields, id })).await;
     added.map_or_else(|refused| refused, |answer| accepted(&answer))
 }
 
@@ -158,8 +158,14 @@ async fn send(State(app): State<Arc<App>>, Path(persona): Path<String>, request:
         Ok(wanted) => wanted,
         Err(refused) => return refused,
     };
-    let sent = call(&app, move |context| signal(context, wanted)).await;
-    sent.map_or_else(|refused| refused, |answer| accepted(&answer))
+    let name = wanted.persona.clone();
+    match call(&app, move |context| signal(context, wanted)).await {
+        Ok(answer) => accepted(&answer),
+        Err(refused) => {
+            let known = call(&app, move |context| is_known(context, &name)).await;
+            if known.is_ok_and(|known| !known) { refused.with_status(404) } else { refused }
+        }
+    }
 }
 
 /// Calls a service. Services read and write files, so each call gets a thread.
@@ -189,7 +195,64 @@ fn accepted(answer: &impl Serialize) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use everloop_core::jitter::mix;
+    use everloop_testkit::budget::Budget;
+
     use super::*;
+
+    /// Bodies of pieces that mean something and of any bytes: no case panics, and what is read has no
+    /// escape left that was not written.
+    #[test]
+    fn long_no_body_breaks_the_gateway() {
+        const PIECES: &[&[u8]] = &[
+            b"status",
+            b":",
+            b"=",
+            b"&",
+            b"%",
+            b"%2",
+            b"%26",
+            b"%zz",
+            b"%ff",
+            b"%C3%A4",
+            b"+",
+            b"{",
+            b"}",
+            b"\"",
+            b",",
+            b"body",
+            b"class",
+            b"high",
+            b"\\u0000",
+            b"[",
+            b"1e999",
+            b"\0",
+            b"\xff",
+            b"\xc3",
+            "ä€".as_bytes(),
+            b"\r\n",
+        ];
+        const CASES: u64 = 1_000_000;
+        /// Cases of one seed.
+        const BATCH: u64 = 1_000;
+        let mut json = HeaderMap::new();
+        json.insert(CONTENT_TYPE, "application/json; charset=utf-8".parse().expect("a type"));
+        let try_one = |case: u64| {
+            let piece = |n| PIECES[(mix(case, n) % PIECES.len() as u64) as usize];
+            let body: Vec<u8> = (1..=mix(case, 0) % 12).flat_map(piece).copied().collect();
+            let headers = if mix(case, 99).is_multiple_of(2) { json.clone() } else { HeaderMap::new() };
+            let bytes = Bytes::from(body.clone());
+            if let Ok(read) = fields(&headers, &bytes) {
+                let wide = read.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+                assert!(wide <= 6 * body.len(), "case {case}: {read:?} of {body:?}");
+            }
+            if let Ok(wanted) = requested("echo".to_owned(), &headers, &bytes) {
+                assert!(wanted.text.len() <= body.len(), "case {case}: {:?} of {body:?}", wanted.text);
+            }
+        };
+        let seeds = Budget::new(CASES / BATCH).seeds(|seed| (seed * BATCH..(seed + 1) * BATCH).for_each(try_one));
+        assert!(seeds.end - seeds.start >= CASES / BATCH);
+    }
 
     #[test]
     fn fields_are_read_as_curl_and_forms_send_them() {

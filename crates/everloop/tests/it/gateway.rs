@@ -78,7 +78,7 @@ fn what_is_wrong_is_refused_and_nothing_changes() {
     let (up, address) = up(&personas);
     let json = "Content-Type: application/json\r\n";
     for (path, headers, body, status, words) in [
-        ("/signal/ecko", "", "x", 400, "there is no persona `ecko`"),
+        ("/signal/ecko", "", "x", 404, "there is no persona `ecko`"),
         ("/signal/echo", json, "{\"klass\":1}", 400, "unknown field `klass`"),
         ("/signal/echo", json, "{\"class\":\"urgent\"}", 400, "urgent"),
         ("/signal/echo", json, "nonsense", 400, "not a signal"),
@@ -105,16 +105,18 @@ fn entries_of_a_stream_reach_the_persona_of_their_route() {
     let curl = "Content-Type: application/x-www-form-urlencoded\r\n";
     let entry = "timestamp:2026-11-18T12:00:00Z&window:3&status:RESTARTING";
     let (status, answer) = post(address, path, curl, entry);
-    assert_eq!((status, &answer["personas"], &answer["kept"]), (202, &json!(["echo"]), &json!(false)), "{answer}");
+    assert_eq!((status, &answer["personas"], &answer["number"]), (202, &json!(["echo"]), &json!(1)), "{answer}");
     personas.took("echo", 1);
     let said = "timestamp: 2026-11-18T12:00:00Z\nwindow: 3\nstatus: RESTARTING\n";
     assert_eq!(personas.prompted("echo", said), 1, "{:#?}", personas.prompts("echo"));
     assert_eq!(personas.prompted("echo", "class high; topic torch.continuous.ops"), 1);
     let (_, answer) = post(address, path, curl, "status:OK");
-    assert_eq!((&answer["personas"], &answer["kept"]), (&json!([]), &json!(false)), "its filter refuses it");
+    assert_eq!((&answer["personas"], &answer["number"]), (&json!([]), &json!(2)), "its filter refuses it");
     let json = "Content-Type: application/json\r\nIdempotency-Key: 7\r\n";
-    for _ in 0..2 {
-        assert_eq!(post(address, path, json, "{\"status\":\"RESTARTING\",\"n\":2}").0, 202);
+    for repeated in [false, true] {
+        let (status, answer) = post(address, path, json, "{\"status\":\"RESTARTING\",\"n\":2}");
+        let said = (status, &answer["repeated"], &answer["number"]);
+        assert_eq!(said, (202, &json!(repeated), &json!(3)), "{answer}");
         personas.took("echo", 2);
     }
     assert_eq!(post(address, path, curl, "status=RESTARTING&note=a+b%26c").0, 202);
@@ -129,8 +131,10 @@ fn entries_of_a_stream_reach_the_persona_of_their_route() {
 fn an_entry_without_a_route_is_kept_and_what_is_none_is_refused() {
     let personas = Personas::new().with("echo", "").and(OPEN).and(ROUTE);
     let (up, address) = up(&personas);
-    assert_eq!(post(address, "/xadd/elsewhere", "", "disk:full").1["kept"], true);
-    personas.env.wait_for_words(&["message", "inbox", "@elsewhere"], &["disk: full"]);
+    let (_, answer) = post(address, "/xadd/elsewhere", "", "disk:full");
+    assert_eq!((&answer["personas"], &answer["number"]), (&json!([]), &json!(1)), "{answer}");
+    let read = personas.env.run(&["stream", "read", "elsewhere"]).ok().stdout;
+    assert!(read.contains("  disk: full"), "{read}");
     let many = (0..101).map(|n| format!("f{n}:x")).collect::<Vec<_>>().join("&");
     for (path, body, words) in [
         ("/xadd/elsewhere", "plain", "`plain` is no field"),
@@ -138,7 +142,7 @@ fn an_entry_without_a_route_is_kept_and_what_is_none_is_refused() {
         ("/xadd/elsewhere", &many, "an entry has 101 fields"),
         ("/xadd/elsewhere", "a:1&a:2", "the field `a` stands twice"),
         ("/xadd/elsewhere", "a=%zz", "is no field"),
-        ("/xadd/a%20b", "a:1", "invalid mailbox name"),
+        ("/xadd/a%20b", "a:1", "invalid name of a stream"),
         ("/xadd/torch.continuous.ops", &format!("status:RESTARTING&x:{}", "x".repeat(33_000)), "bytes"),
     ] {
         let (status, answer) = post(address, path, "", body);
@@ -156,7 +160,16 @@ fn mistakes_in_routes_are_named_with_their_line() {
         ("from = \"stream:a\"\nto = \"ecko\"\n", "did you mean `echo`?", 6),
         ("from = \"kafka:a\"\nto = \"echo\"\n", "`kafka:a` is no source of a route", 5),
         ("from = \"stream:a\"\n", "a route has no `to`", 4),
+        ("from = \"stream:a\"\nto = \"nope\"\n", "there is no persona or loop `nope`", 6),
         ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"status = 1\"\n", "filter, line 1, column 8", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"\"\n", "filter", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"(a == 1\"\n", "filter, line 1, column 8", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"a == 1 or\"\n", "filter, line 1, column 10", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"a == 1\\n& b\"\n", "filter, line 2, column 1", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"a == 'x\"\n", "filter, line 1, column 6", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"a == 1 b\"\n", "filter, line 1, column 8", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\nfilter = \"not\"\n", "filter, line 1, column 4", 7),
+        ("from = \"stream:a\"\nto = \"echo\"\npriority = 3\n", "`priority` is for routes to loops", 7),
         ("from = \"stream:a\"\nto = \"echo\"\nclass = \"urgent\"\n", "`urgent` is no class", 7),
     ] {
         env.write("everloop.toml", &format!("{persona}[[route]]\n{keys}"));

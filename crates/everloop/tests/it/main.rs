@@ -73,6 +73,7 @@ mod status;
 mod steer;
 mod stop;
 mod storm;
+mod stream;
 mod take;
 mod task;
 mod task_board;

@@ -8,6 +8,7 @@ use everloop_core::op::{Amendment, LateResult, Message, NewTask, Op, Refusal, Re
 use everloop_core::time::Time;
 
 use super::Model;
+use super::streams::UndoStream;
 use crate::rows::{DocRow, Leader, LoopRow, NodeRow};
 use crate::{leader, task};
 
@@ -29,12 +30,13 @@ pub(super) fn run(model: &mut Model, now: Time, ops: &[Op]) -> Result<Vec<Reply>
 }
 
 /// A row as it was before the batch changed it.
-enum Undo {
+pub(super) enum Undo {
     Task(TaskId, Option<TaskRow>),
     Node(NodeId, Option<NodeRow>),
     Guard(Scope, Option<Box<Versioned>>),
     Loop(LoopId, Option<LoopRow>),
     Doc((String, String), Option<DocRow>),
+    Stream(UndoStream),
     Consumed(Message),
     Closed(u64),
 }
@@ -60,10 +62,10 @@ impl Mark {
     }
 }
 
-struct Batch<'a> {
-    model: &'a mut Model,
-    now: Time,
-    undo: Vec<Undo>,
+pub(super) struct Batch<'a> {
+    pub(super) model: &'a mut Model,
+    pub(super) now: Time,
+    pub(super) undo: Vec<Undo>,
 }
 
 impl Batch<'_> {
@@ -99,6 +101,7 @@ impl Batch<'_> {
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => Ok(self.signal(to, by, body)),
             Op::Consume { ids } => self.consume(ids),
+            Op::Stream(op) => self.stream(op),
             Op::OpenTicket { key, owner, text } => Ok(self.open_ticket(key, owner.as_ref(), text)),
             Op::CloseTicket { key, answer } => Ok(self.close_ticket(key, answer)),
             Op::Append { owner, events } => Ok(self.append(owner.as_ref(), events)),
@@ -292,6 +295,7 @@ impl Batch<'_> {
                 Undo::Guard(scope, row) => put(&mut model.guards, scope, row.map(|row| *row)),
                 Undo::Loop(id, row) => put(&mut model.loops, id, row),
                 Undo::Doc(name, row) => put(&mut model.docs, name, row),
+                Undo::Stream(undo) => model.streams.undo(undo),
                 Undo::Consumed(message) => put(&mut model.messages, message.id, Some(message)),
                 Undo::Closed(id) => model.tickets[id as usize - 1].closed = None,
             }
@@ -305,7 +309,7 @@ impl Batch<'_> {
     }
 }
 
-fn put<K: Ord, V>(map: &mut std::collections::BTreeMap<K, V>, key: K, value: Option<V>) {
+pub(super) fn put<K: Ord, V>(map: &mut std::collections::BTreeMap<K, V>, key: K, value: Option<V>) {
     match value {
         Some(value) => drop(map.insert(key, value)),
         None => drop(map.remove(&key)),

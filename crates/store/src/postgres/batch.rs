@@ -12,13 +12,14 @@
 //! the connection ends. If it ends after the commit was sent, the result is [`Error::Unknown`], and
 //! the caller reads back by key.
 
+use everloop_core::op::streams::{DeliverRequest, Delivered, StreamOp};
 use everloop_core::op::{Op, Reply};
 use everloop_core::time::Time;
 
 use super::connection::{BEGIN, HubConnection, Statement, StatementEnd, is_transient};
 use super::draft::{BatchDraft, BatchKeys};
 use super::single_statement::{self, ClaimRequest, claimed};
-use super::{columns, write};
+use super::{columns, streams, write};
 use crate::Error;
 
 /// Attempts at a batch that conflicts with others. Each conflict means that another batch got
@@ -71,6 +72,10 @@ async fn general(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<
             }
             continue;
         }
+        if let Op::Stream(StreamOp::Deliver(request)) = op {
+            replies.push(Reply::Delivered(deliver(line, &mut draft, request).await?));
+            continue;
+        }
         match draft.apply(op) {
             Ok(reply) => replies.push(reply),
             Err(refusal) => {
@@ -86,4 +91,18 @@ async fn general(line: &HubConnection, now: Option<Time>, ops: &[Op]) -> Result<
     }
     line.send(None, &write::flush(&mut draft), StatementEnd::Commit).await?;
     Ok(Some(replies))
+}
+
+/// The group's choice is certain, as its stream is locked; the entries are read after all that is
+/// written.
+async fn deliver(line: &HubConnection, draft: &mut BatchDraft, request: &DeliverRequest) -> Result<Delivered, Error> {
+    let (ids, missed) = draft.streams.deliver(request, draft.now);
+    if ids.is_empty() {
+        return Ok(Delivered { entries: Vec::new(), missed });
+    }
+    let mut statements = write::flush(draft);
+    statements.push(streams::with_ids(&request.stream, &ids));
+    let answers = line.send(None, &statements, StatementEnd::Open).await?;
+    let rows = answers.last().into_iter().flatten();
+    Ok(Delivered { entries: rows.map(streams::entry).collect::<Result<_, _>>()?, missed })
 }

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use everloop_core::guard::{GuardState, Scope, Versioned};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
 use everloop_core::journal::{self, Damage, JournalRecord, Stored};
+use everloop_core::op::streams::{Field, GroupState};
 use everloop_core::op::{LateResult, Message, NewTask, TaskRow, TaskState, Ticket, Trust};
 use everloop_core::time::Time;
 use tokio_postgres::Row;
@@ -235,6 +236,16 @@ pub(super) fn ticket(row: &Row) -> Result<Ticket, Error> {
         })
     };
     read().map_err(shape("a ticket"))
+}
+
+/// A group of a stream from its column.
+pub(super) fn stream_group(body: &str) -> Result<GroupState, Error> {
+    parse(&"a group of a stream", serde_json::from_str(body))
+}
+
+/// The fields of an entry from their column.
+pub(super) fn stream_fields(id: u64, fields: &str) -> Result<Vec<Field>, Error> {
+    parse(&format!("entry {id} of a stream"), serde_json::from_str(fields))
 }
 
 /// Reads the columns of `journal`.

@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 
 use super::columns;
 use super::connection::Statement;
+use super::streams::{StreamDraft, StreamKeys, StreamPart};
 use crate::rows::Leader;
 use crate::{Error, leader, task};
 
@@ -31,6 +32,7 @@ pub(super) struct BatchKeys {
     messages: BTreeSet<i64>,
     keys: BTreeSet<String>,
     heads: BTreeSet<&'static str>,
+    streams: StreamKeys,
     leader: bool,
     /// Whether to read the hub's clock, before anything else.
     clock: bool,
@@ -62,6 +64,7 @@ impl BatchKeys {
                 Op::SaveDoc { kind, key, .. } => drop(names.docs.insert(doc_name(kind, key))),
                 Op::Signal { .. } => drop(names.heads.insert("messages")),
                 Op::Consume { ids } => names.messages.extend(ids.iter().map(|id| *id as i64)),
+                Op::Stream(op) => names.streams.name(op),
                 Op::OpenTicket { key, .. } => {
                     names.keys.insert(key.clone());
                     names.heads.insert("tickets");
@@ -98,6 +101,7 @@ impl BatchKeys {
         add(!self.needed.is_empty(), Part::Facts, there);
         let needed = lock("look at dependencies", NEEDED).texts(&self.taken);
         add(!self.taken.is_empty(), Part::Facts, needed);
+        all.extend(self.streams.statements().into_iter().map(|(part, statement)| (Part::Streams(part), statement)));
         all
     }
 
@@ -119,6 +123,7 @@ enum Part {
     Heads,
     Tickets,
     Facts,
+    Streams(StreamPart),
 }
 
 const CLOCK: &str = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now";
@@ -201,6 +206,7 @@ pub(super) struct BatchDraft {
     /// Open tickets by key.
     tickets: BTreeMap<String, u64>,
     pub(super) heads: BTreeMap<String, (u64, u32)>,
+    pub(super) streams: StreamDraft,
     pub(super) pending: Pending,
 }
 
@@ -252,6 +258,7 @@ impl BatchDraft {
                 let read = || Ok((columns::plain(row, "key")?, columns::number(row, "id")?));
                 self.tickets.extend([read().map_err(columns::shape("a ticket"))?]);
             }
+            Part::Streams(part) => self.streams.take_in(part, row)?,
             Part::Facts => {
                 let read = || Ok((TaskId::new(columns::plain(row, "id")?), row.try_get("done")?));
                 self.facts.extend([read().map_err(columns::shape("a task"))?]);
@@ -290,7 +297,7 @@ impl BatchDraft {
         (!none).then(|| statement.texts(loops).texts(guards).numbers(messages).texts(docs))
     }
 
-    /// Does one operation, except a claim: the hub chooses its tasks.
+    /// Does one operation, except claims and deliveries: their rows come from the hub.
     pub(super) fn apply(&mut self, op: &Op) -> Result<Reply, Refusal> {
         match op {
             Op::Enqueue(task) => self.enqueue(task),
@@ -326,6 +333,7 @@ impl BatchDraft {
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => Ok(self.signal(to, by, body)),
             Op::Consume { ids } => self.consume(ids),
+            Op::Stream(op) => self.streams.apply(op, self.now),
             Op::OpenTicket { key, owner, text } => Ok(self.open_ticket(key, owner.as_ref(), text)),
             Op::CloseTicket { key, answer } => Ok(self.close_ticket(key, answer)),
             Op::Append { owner, events } => Ok(self.append(owner.as_ref(), events)),

@@ -16,6 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0005_keys.sql"),
     include_str!("../../migrations/postgres/0006_rights.sql"),
     include_str!("../../migrations/postgres/0007_done.sql"),
+    include_str!("../../migrations/postgres/0008_streams.sql"),
 ];
 
 /// The newest hub format known here, kept in `everloop.hub`.

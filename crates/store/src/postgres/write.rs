@@ -31,6 +31,7 @@ pub(super) fn flush(draft: &mut BatchDraft) -> Vec<Statement> {
     tickets(draft, &pending, &mut all);
     journal(&pending, &mut all);
     heads(draft, &pending, &mut all);
+    draft.streams.flush(&mut all);
     all
 }
 

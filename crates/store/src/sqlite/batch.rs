@@ -27,7 +27,7 @@ pub(super) fn run(conn: &mut Connection, key: Option<&ChainKey>, now: Time, ops:
 pub(super) struct Batch<'a> {
     pub(super) tx: Transaction<'a>,
     key: Option<&'a ChainKey>,
-    now: Time,
+    pub(super) now: Time,
 }
 
 impl<'a> Batch<'a> {
@@ -65,6 +65,7 @@ impl<'a> Batch<'a> {
             Op::SaveDoc { kind, key, version, body } => self.save_doc((kind, key), *version, body),
             Op::Signal { to, by, body } => self.signal(to, by, body),
             Op::Consume { ids } => self.consume(ids),
+            Op::Stream(op) => self.stream(op),
             Op::OpenTicket { key, owner, text } => self.open_ticket(key, owner.as_ref(), text),
             Op::CloseTicket { key, answer } => self.close_ticket(key, answer),
             Op::Append { owner, events } => self.append(owner.as_ref(), events),

@@ -91,7 +91,7 @@ impl Query {
 }
 
 /// SQLite counts in signed numbers; no listing is longer.
-fn signed(limit: usize) -> i64 {
+pub(super) fn signed(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 

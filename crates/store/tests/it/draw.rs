@@ -7,6 +7,7 @@ use everloop_core::event::Event;
 use everloop_core::guard::{GuardState, Scope, Spend};
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId, TurnId};
 use everloop_core::jitter::mix;
+use everloop_core::op::streams::{DeliverRequest, NewStreamEntry, StreamOp};
 use everloop_core::op::{Amendment, NewTask, Op, TaskEnd, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Recipients, StateName, TaskFilter, TaskOwner};
@@ -48,7 +49,7 @@ pub struct Drawer<'a> {
 
 impl Drawer<'_> {
     pub fn op(&mut self) -> Op {
-        match self.dice.roll(36) {
+        match self.dice.roll(42) {
             0..=4 => Op::Enqueue(self.new_task()),
             5..=7 => {
                 Op::Claim { node: self.node(), n: self.dice.roll(4) as u32, owner: self.owner(), lease: self.lease() }
@@ -74,6 +75,7 @@ impl Drawer<'_> {
             }
             28 => self.consume(),
             29 => Op::OpenTicket { key: self.key(), owner: self.owner(), text: self.text("look") },
+            36..=41 => Op::Stream(self.stream()),
             30 => Op::CloseTicket { key: self.key(), answer: self.text("done") },
             _ => self.append(),
         }
@@ -209,6 +211,40 @@ impl Drawer<'_> {
             });
         }
         Op::Append { owner: self.owner(), events }
+    }
+
+    /// Streams are kept short, so that groups fall behind what is dropped.
+    fn stream(&mut self) -> StreamOp {
+        let (stream, group) = (format!("s{}", self.dice.roll(3)), format!("g{}", self.dice.roll(2)));
+        match self.dice.roll(8) {
+            0..=3 => StreamOp::Add(NewStreamEntry {
+                source: self.node().to_string(),
+                key: self.dice.one_in(2).then(|| format!("k{}", self.dice.roll(30))),
+                fields: vec![("status".to_owned(), self.text("\u{0} ü")), (String::new(), "\u{1}".to_owned())],
+                keep: self.dice.roll(20) as u32,
+                stream,
+            }),
+            4..=5 => StreamOp::Deliver(DeliverRequest {
+                consumer: self.node().to_string(),
+                n: self.dice.roll(5) as u32,
+                idle: self.lease(),
+                stream,
+                group,
+            }),
+            6 => {
+                let rows = self.ledger.streams().expect("the yardstick can always be read");
+                let known = rows.iter().find(|row| row.name == stream).and_then(|row| row.groups.get(&group));
+                let pending = known.map_or(&[][..], |state| &state.pending[..]);
+                let mut ids: Vec<u64> = pending.iter().map(|pending| pending.id).take(3).collect();
+                ids.push(self.dice.roll(50));
+                StreamOp::Ack { stream, group, ids }
+            }
+            _ => {
+                let rows = self.ledger.streams().expect("the yardstick can always be read");
+                let last = rows.iter().find(|row| row.name == stream).map_or(0, |row| row.ends.last);
+                StreamOp::Trim { stream, up_to: (last + 2).saturating_sub(self.dice.roll(9)) }
+            }
+        }
     }
 
     fn task(&mut self) -> TaskId {

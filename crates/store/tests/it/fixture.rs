@@ -68,6 +68,7 @@ fn spec() -> LoopSpec {
         isolation: IsolationSpec::default(),
         research: None,
         persona: None,
+        routes: Vec::new(),
     }
 }
 

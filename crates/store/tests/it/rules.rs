@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use everloop_core::event::Event;
 use everloop_core::ids::{Fence, LoopId, NodeId, TaskId};
+use everloop_core::op::streams::{DeliverRequest, NewStreamEntry, StreamOp};
 use everloop_core::op::{Amendment, NewTask, Op, Refusal, Reply, TaskEnd, TaskState, Trust};
 use everloop_core::time::Time;
 use everloop_store::{Ledger, Model, Recipients, Sqlite, TaskFilter, TaskOwner, Tickets};
@@ -163,6 +164,9 @@ fn a_bit_of_everything(known: &str) -> Vec<Op> {
         Op::SaveGuard { scope: everloop_core::guard::Scope::All, version: 1, state: Box::default() },
         Op::SaveLoop { id: owner.clone(), version: 1, phase: "x".into(), state: "x".into() },
         Op::Consume { ids: vec![1] },
+        deliver("s", 9),
+        Op::Stream(StreamOp::Ack { stream: "s".into(), group: "g".into(), ids: vec![1] }),
+        entry("s", Some("b"), 1),
         Op::Signal { to: "*".into(), by: "me".into(), body: "x".into() },
         Op::CloseTicket { key: "a".into(), answer: "x".into() },
         Op::OpenTicket { key: "a".into(), owner: Some(owner.clone()), text: "x".into() },
@@ -175,7 +179,8 @@ fn everything(ledger: &dyn Ledger) -> String {
     let tasks = (ledger.tasks(&filter).unwrap(), ledger.late_results(&TaskId::new("a")).unwrap());
     let people = (ledger.messages(Recipients::All, 99).unwrap(), ledger.tickets(Tickets::Newest(99)).unwrap());
     let rest = (ledger.nodes().unwrap(), ledger.leader().unwrap(), ledger.guards().unwrap(), ledger.loops().unwrap());
-    format!("{tasks:#?} {people:#?} {rest:#?} {:#?}", ledger.journal_raw(0, 99).unwrap())
+    let streams = (ledger.streams().unwrap(), ledger.entries("s", 0, 99).unwrap());
+    format!("{tasks:#?} {people:#?} {streams:#?} {rest:#?} {:#?}", ledger.journal_raw(0, 99).unwrap())
 }
 
 #[test]
@@ -190,6 +195,7 @@ fn a_refused_batch_leaves_no_trace_and_its_numbers_are_used_again() {
             Op::SaveLoop { id: LoopId::new("l"), version: 0, phase: "p".into(), state: "s".into() },
             Op::Signal { to: "*".into(), by: "me".into(), body: "1".into() },
             Op::OpenTicket { key: "a".into(), owner: None, text: "1".into() },
+            entry("s", Some("a"), 9),
         ];
         ledger.transact(at(0), &first).unwrap();
         let before = everything(ledger);
@@ -199,11 +205,70 @@ fn a_refused_batch_leaves_no_trace_and_its_numbers_are_used_again() {
         assert_eq!(everything(ledger), before);
         ops.pop();
         let replies = ledger.transact(at(100), &ops).unwrap();
+        assert_eq!(replies[5..9], [Reply::Elected(Some(2)), Reply::Saved(2), Reply::Saved(2), Reply::Ok]);
+        let taken = matches!(&replies[9], Reply::Delivered(taken) if taken.entries.len() == 1 && taken.missed == 0);
+        assert!(taken, "{:?}", replies[9]);
+        assert_eq!(replies[10..13], [Reply::Ok, Reply::Added(2), Reply::Sent(2)]);
+        assert_eq!(replies[13..], [Reply::Ok, Reply::Made(true), Reply::Appended(1)]);
+    });
+}
+
+fn entry(stream: &str, key: Option<&str>, keep: u32) -> Op {
+    let (stream, key) = (stream.to_owned(), key.map(str::to_owned));
+    let fields = vec![("status".to_owned(), "up".to_owned())];
+    Op::Stream(StreamOp::Add(NewStreamEntry { stream, source: "cli".into(), key, fields, keep }))
+}
+
+fn deliver(stream: &str, n: u32) -> Op {
+    let (stream, group, consumer) = (stream.into(), "g".into(), "c".into());
+    Op::Stream(StreamOp::Deliver(DeliverRequest { stream, group, consumer, n, idle: Duration::from_secs(60) }))
+}
+
+/// The ids that a group takes, and how many entries it missed.
+fn taken(ledger: &mut dyn Ledger, now: Time, n: u32) -> (Vec<u64>, u64) {
+    match ledger.transact(now, &[deliver("s", n)]).unwrap().remove(0) {
+        Reply::Delivered(taken) => (taken.entries.iter().map(|entry| entry.id).collect(), taken.missed),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stream_has_each_entry_once_as_long_as_it_keeps_it() {
+    each(|ledger| {
+        let made = ledger.transact(at(0), &[entry("s", Some("a"), 2), entry("s", None, 2), entry("s", None, 2)]);
+        assert_eq!(made.unwrap(), [Reply::Added(1), Reply::Added(2), Reply::Added(3)]);
+        ledger.transact(at(1), &[entry("s", Some("a"), 2)]).expect("the first one was dropped");
+        let again = refused(ledger, at(2), &[entry("t", None, 2), entry("s", Some("a"), 2)]);
+        assert_eq!(again, Refusal::Repeated { stream: "s".into(), id: 4 });
+        let within = refused(ledger, at(2), &[entry("t", Some("a"), 2), entry("t", Some("a"), 2)]);
+        assert_eq!(within, Refusal::Repeated { stream: "t".into(), id: 1 });
+        let ids = |name| ledger.entries(name, 0, 9).unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>();
+        assert_eq!((ids("s"), ids("t")), (vec![3, 4], vec![]), "a refused batch adds nothing");
+        assert_eq!(ledger.entry_with_key("s", "cli", "a").unwrap().map(|entry| entry.id), Some(4));
+        assert_eq!(ledger.entry_with_key("s", "other", "a").unwrap(), None);
+    });
+}
+
+#[test]
+fn a_group_takes_entries_once_reclaims_them_and_is_told_of_a_gap() {
+    each(|ledger| {
+        assert_eq!(taken(ledger, at(0), 9), (vec![], 0));
+        assert_eq!(ledger.streams().unwrap(), [], "a delivery from an unknown stream makes nothing");
+        let five = || (0..5).map(|_| entry("s", None, 9)).collect::<Vec<_>>();
+        ledger.transact(at(0), &five()).unwrap();
+        assert_eq!(taken(ledger, at(1), 2), (vec![1, 2], 0));
+        let ack = |ids: &[u64]| Op::Stream(StreamOp::Ack { stream: "s".into(), group: "g".into(), ids: ids.to_vec() });
+        ledger.transact(at(2), &[ack(&[1, 77])]).unwrap();
+        assert_eq!(taken(ledger, at(60), 2), (vec![3, 4], 0), "2 is held until 61");
+        assert_eq!(taken(ledger, at(61), 9), (vec![2, 5], 0));
+        ledger.transact(at(62), &five()).unwrap();
+        let trim = |up_to| Op::Stream(StreamOp::Trim { stream: "s".into(), up_to });
         assert_eq!(
-            replies[5..10],
-            [Reply::Elected(Some(2)), Reply::Saved(2), Reply::Saved(2), Reply::Ok, Reply::Sent(2)]
+            ledger.transact(at(63), &[trim(7), trim(7), trim(99)]).unwrap(),
+            [Reply::Trimmed(6), Reply::Trimmed(0), Reply::Trimmed(3)]
         );
-        assert_eq!(replies[10..], [Reply::Ok, Reply::Made(true), Reply::Appended(1)]);
+        assert_eq!(taken(ledger, at(64), 9), (vec![], 9), "2 to 5 were held, 6 to 10 never taken");
+        assert_eq!(ledger.transact(at(65), &[entry("s", None, 9), deliver("s", 9)]).unwrap()[0], Reply::Added(11));
     });
 }
 

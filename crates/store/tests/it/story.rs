@@ -121,6 +121,12 @@ impl Story {
             Reply::Claimed(_) => "claimed",
             Reply::Elected(None) => "not elected",
             Reply::Elected(Some(_)) => "elected",
+            Reply::Delivered(delivered) if delivered.missed > 0 => "missed entries",
+            Reply::Delivered(delivered) if delivered.entries.is_empty() => "delivered nothing",
+            Reply::Delivered(_) => "delivered",
+            Reply::Added(_) => "added",
+            Reply::Trimmed(0) => "trimmed nothing",
+            Reply::Trimmed(_) => "trimmed",
             Reply::Ok | Reply::Made(true) | Reply::Appended(_) | Reply::Saved(_) | Reply::Sent(_) => "plain reply",
         });
     }
@@ -169,6 +175,19 @@ fn compare_small(a: &dyn Ledger, b: &dyn Ledger) {
     for to in [Recipients::All, Recipients::These(&names), Recipients::These(&[])] {
         for limit in [0, 2, usize::MAX] {
             assert_eq!(a.messages(to, limit).unwrap(), b.messages(to, limit).unwrap());
+        }
+    }
+    let streams = a.streams().unwrap();
+    assert_eq!(streams, b.streams().unwrap());
+    for name in streams.iter().map(|row| row.name.as_str()).chain(["nowhere"]) {
+        let entries = a.entries(name, 0, usize::MAX).unwrap();
+        assert_eq!(entries, b.entries(name, 0, usize::MAX).unwrap());
+        assert_eq!(a.entries(name, 3, 2).unwrap(), b.entries(name, 3, 2).unwrap());
+        for entry in entries.iter().filter(|entry| entry.key.is_some()) {
+            let key = entry.key.as_deref().unwrap_or_default();
+            for ledger in [a, b] {
+                assert_eq!(ledger.entry_with_key(name, &entry.source, key).unwrap().as_ref(), Some(entry));
+            }
         }
     }
     for which in [Tickets::Open, Tickets::Newest(0), Tickets::Newest(5), Tickets::Newest(usize::MAX)] {
@@ -248,7 +267,7 @@ fn task_of(op: &Op) -> Option<&TaskId> {
     }
 }
 
-const OP_NAMES: [&str; 20] = [
+const OP_NAMES: [&str; 21] = [
     "enqueue",
     "claim",
     "take",
@@ -269,6 +288,7 @@ const OP_NAMES: [&str; 20] = [
     "save doc",
     "lead",
     "resign",
+    "stream",
 ];
 
 fn op_name(op: &Op) -> &'static str {
@@ -293,10 +313,12 @@ fn op_name(op: &Op) -> &'static str {
         Op::SaveDoc { .. } => 17,
         Op::Lead { .. } => 18,
         Op::Resign { .. } => 19,
+        Op::Stream(_) => 20,
     }]
 }
 
-const REFUSAL_NAMES: [&str; 6] = ["fenced", "conflict", "gone", "wrong state", "bad dependency", "not the leader"];
+const REFUSAL_NAMES: [&str; 7] =
+    ["fenced", "conflict", "gone", "wrong state", "bad dependency", "not the leader", "repeated"];
 
 fn refusal_name(refusal: &Refusal) -> &'static str {
     REFUSAL_NAMES[match refusal {
@@ -306,11 +328,23 @@ fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::WrongState { .. } => 3,
         Refusal::BadDependency { .. } => 4,
         Refusal::NotLeader { .. } => 5,
+        Refusal::Repeated { .. } => 6,
         Refusal::Rights { .. } => unreachable!("the logins of this story are leaders'"),
     }]
 }
 
-const REPLY_NAMES: [&str; 5] = ["made nothing", "claimed nothing", "claimed", "not elected", "elected"];
+const REPLY_NAMES: [&str; 10] = [
+    "made nothing",
+    "claimed nothing",
+    "claimed",
+    "not elected",
+    "elected",
+    "missed entries",
+    "delivered nothing",
+    "delivered",
+    "trimmed nothing",
+    "trimmed",
+];
 
 /// Operations that are compared however long it takes: enough for each kind of answer.
 const LEAST: u64 = 20_000;

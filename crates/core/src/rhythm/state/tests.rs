@@ -40,6 +40,7 @@ impl Life {
             taken,
             ignored,
             plan: None,
+            replies: Vec::new(),
         });
         self.rest(None);
         taken

@@ -237,7 +237,8 @@ impl Persona {
         // Ignored ones are behind the others, as their rows are in the ledger.
         self.waiting.make_contiguous().sort_by_key(|effect| *effect == Effect::Ignored);
         let ignored = self.waiting.drain(..taken).filter(|effect| *effect == Effect::Ignored).count() as u64;
-        self.apply(&RhythmStep::Began { at: now, cause, taken: taken as u64, ignored, plan: None });
+        let replies = Vec::new();
+        self.apply(&RhythmStep::Began { at: now, cause, taken: taken as u64, ignored, plan: None, replies });
         let long = if dice.one_in(4) { dice.minutes(10) } else { Duration::ZERO };
         self.work = Some(now + long);
         self.check_rows()
