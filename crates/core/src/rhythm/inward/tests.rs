@@ -36,7 +36,8 @@ impl Days {
     fn look(&mut self, works: bool) {
         self.now = self.now + minutes(20);
         if works {
-            self.apply(&RhythmStep::Began { at: self.now, cause: None, taken: 0, ignored: 0, plan: None });
+            let replies = Vec::new();
+            self.apply(&RhythmStep::Began { at: self.now, cause: None, taken: 0, ignored: 0, plan: None, replies });
             self.apply(&RhythmStep::Rested { at: self.now, outcome: TurnOutcome::Good, wish: None });
         } else {
             self.apply(&RhythmStep::Looked { at: self.now });
