@@ -170,6 +170,10 @@ pub enum Bug {
     RhythmDstDoubles,
     RhythmFailuresSpeedUp,
     RhythmBacklogForgotten,
+    RhythmLowNeverExpires,
+    RhythmIgnoredWakes,
+    RhythmClockJumpLosesWake,
+    RhythmFlagWithoutEnd,
 }
 
 /// Those about many machines.
@@ -363,6 +367,10 @@ pub const RHYTHM: &[Bug] = &[
     Bug::RhythmDstDoubles,
     Bug::RhythmFailuresSpeedUp,
     Bug::RhythmBacklogForgotten,
+    Bug::RhythmLowNeverExpires,
+    Bug::RhythmIgnoredWakes,
+    Bug::RhythmClockJumpLosesWake,
+    Bug::RhythmFlagWithoutEnd,
 ];
 
 /// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.
