@@ -38,7 +38,10 @@ use everloop_core::time::Time;
 pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
-pub use rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, TaskEdit, TaskFilter, TaskOwner, Tickets};
+pub use rows::{
+    DocRow, Leader, LoopMark, LoopRow, NewestLoop, NodeRow, Recipients, StateName, TaskEdit, TaskFilter, TaskOwner,
+    Tickets,
+};
 pub use shell::LocalLedger;
 pub use sqlite::{OpenMode, Sqlite};
 

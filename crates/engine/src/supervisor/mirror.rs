@@ -25,9 +25,11 @@ use crate::state_folder::node_id;
 
 /// A change is in the files after this time; what changes in between comes with it.
 const REST: Duration = Duration::from_secs(1);
-/// A pass is followed by a rest of so many times its own length: at most a twentieth of a core,
-/// also with a big ledger.
-const REST_FACTOR: u32 = 20;
+/// A pass is followed by a rest of so many times its own length: at most half a hundredth of a core,
+/// also with a big ledger, so that thousands of personas that look in vain cost next to nothing.
+const REST_FACTOR: u32 = 200;
+/// But no longer, so that what a lost disk takes along stays small.
+const REST_MOST: Duration = Duration::from_secs(20);
 /// A turn may take hours without a commit; the heartbeat file is not older than this meanwhile.
 const BEAT: Duration = Duration::from_secs(60);
 /// How long an ending supervisor waits for the last pass.
@@ -122,7 +124,7 @@ impl Thread {
                 Ok(News::Alive) => self.beat("working", BEAT),
                 Err(RecvTimeoutError::Timeout) => {
                     let took = self.pass();
-                    rest_until = Instant::now() + REST.max(took * REST_FACTOR);
+                    rest_until = Instant::now() + (took * REST_FACTOR).clamp(REST, REST_MOST);
                 }
                 Ok(News::Go) | Err(RecvTimeoutError::Disconnected) => {
                     self.pass();

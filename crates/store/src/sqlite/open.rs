@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/sqlite/0001_init.sql"),
     include_str!("../../migrations/sqlite/0002_docs.sql"),
     include_str!("../../migrations/sqlite/0003_chain.sql"),
+    include_str!("../../migrations/sqlite/0004_sleepers.sql"),
 ];
 
 /// The newest supported ledger format, kept in the file's `user_version`.
