@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everloop_agents::process;
 use everloop_core::action::Input;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Message;
@@ -195,7 +196,10 @@ impl Supervisor {
             self.sleepers.take(&id);
         }
         self.pick_up_all(&marks, watcher).await?;
-        self.census.counted_at = Some(now);
+        if self.census.counted_at.replace(now).is_none() {
+            // Each of them was in memory for a moment.
+            process::give_back_memory();
+        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everloop_agents::clock;
+use everloop_agents::process::give_back_memory;
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_store::mirror::{Mirror, MirrorError, Passed, Scores};
 use everloop_store::{DocRow, LoopRow, OpenMode, Sqlite};
@@ -32,6 +33,8 @@ const REST_FACTOR: u32 = 200;
 const REST_MOST: Duration = Duration::from_secs(20);
 /// A turn may take hours without a commit; the heartbeat file is not older than this meanwhile.
 const BEAT: Duration = Duration::from_secs(60);
+/// After a pass with so many changes, such as the first one, memory is given back.
+const MANY: usize = 500;
 /// How long an ending supervisor waits for the last pass.
 const LAST_PASS: Duration = Duration::from_secs(5);
 /// Between two checks whether the last pass is over.
@@ -148,6 +151,9 @@ impl Thread {
                         place,
                         "the mirror was that of another ledger and is kept; `everloop recover` can rebuild that one from it"
                     );
+                }
+                if changed > MANY {
+                    give_back_memory();
                 }
                 if changed > 0 {
                     self.beat("working", Duration::ZERO);
