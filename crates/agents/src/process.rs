@@ -223,6 +223,17 @@ pub fn hide_memory() {
     nix::sys::prctl::set_dumpable(false).ok();
 }
 
+/// Gives memory that is free back to the kernel, after work that needed much of it once. Another C
+/// library than glibc does so by itself.
+#[cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "no safe wrapper; the call takes an integer"))]
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers are passed, and the allocator takes its own locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[expect(unsafe_code, reason = "no safe wrapper in nix; the call takes two integers and returns a new descriptor")]
 pub(crate) fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed; a non-negative result is a descriptor without another owner.

@@ -176,6 +176,10 @@ pub enum Bug {
     RhythmNeverReflectsOnSelf,
     RhythmPlanMatchesAny,
     RhythmProtectedLineDropped,
+    RhythmLowNeverExpires,
+    RhythmIgnoredWakes,
+    RhythmClockJumpLosesWake,
+    RhythmFlagWithoutEnd,
 }
 
 /// Those about many machines.
@@ -375,6 +379,10 @@ pub const RHYTHM: &[Bug] = &[
     Bug::RhythmNeverReflectsOnSelf,
     Bug::RhythmPlanMatchesAny,
     Bug::RhythmProtectedLineDropped,
+    Bug::RhythmLowNeverExpires,
+    Bug::RhythmIgnoredWakes,
+    Bug::RhythmClockJumpLosesWake,
+    Bug::RhythmFlagWithoutEnd,
 ];
 
 /// Whether mistakes can be made at all; a constant, so that everything behind it is compiled away.

@@ -35,7 +35,7 @@ use everloop_agents::clock;
 use everloop_core::ids::{LoopId, TurnId};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::{Error, Ledger, LoopRow, OpenMode, Postgres, Sqlite};
+use everloop_store::{Error, Ledger, LocalLedger, LoopRow, OpenMode, Postgres, Sqlite};
 
 use crate::caller::{self, Caller};
 use crate::error::{Failure, RECOVER};
@@ -165,6 +165,14 @@ impl ServiceContext {
     /// Finds a loop by id, by name, or by the beginning of the id; without a word the one of the
     /// turn that calls, the one that works in this folder, or the only one there is.
     pub fn find_loop(&self, ledger: &Sqlite, word: Option<&str>) -> Result<(LoopRow, LoopState), Failure> {
+        // By its id alone, whatever else there is: one of thousands is found as soon as one of ten.
+        if let Some(word) = word
+            && let Some(row) = ledger.get_loop(&LoopId::new(word))?
+            && ledger.named(word)?.is_empty()
+        {
+            let state = with_findings(ledger, read_state(&row)?)?;
+            return Ok((row, state));
+        }
         let mut all = Vec::new();
         for row in ledger.loops()? {
             let state = read_state(&row)?;

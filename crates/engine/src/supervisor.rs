@@ -6,6 +6,7 @@
 //! come here: they read the ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ use crate::state_folder::{Ownership, StateFolder, node_id};
 mod action_run;
 mod audit;
 mod boards;
+mod census;
 mod clock;
 mod commit;
 mod completion;
@@ -65,6 +67,7 @@ mod reply_listener;
 mod reports;
 mod research;
 mod signal_files;
+mod sleepers;
 mod stream;
 mod turn;
 mod wake_pipe;
@@ -216,7 +219,10 @@ pub struct Supervisor {
     shim: ShimProgram,
     node: NodeId,
     clock: clock::Clock,
+    /// The loops that are awake.
     slots: BTreeMap<LoopId, LiveLoop>,
+    sleepers: sleepers::Sleepers,
+    census: census::Census,
     /// Turns that look stuck, over all loops.
     stalls: CorrelatedStalls,
     decisions: u64,
@@ -273,6 +279,8 @@ impl Supervisor {
             node: node_id(),
             clock: clock::Clock::new(),
             slots: BTreeMap::new(),
+            sleepers: sleepers::Sleepers::default(),
+            census: census::Census::default(),
             stalls: CorrelatedStalls::default(),
             decisions: 0,
             draining,
@@ -334,6 +342,7 @@ impl Supervisor {
                 () = sleep(machine_period(nap)) => self.tick(watcher).await?,
                 Some(interrupt) = next_signal(self.signals.as_mut()) => self.interrupted(interrupt, watcher).await?,
             }
+            self.settle();
         }
         self.watchdog.stopping();
         if let Some(mesh) = self.mesh.take() {
@@ -373,14 +382,19 @@ impl Supervisor {
         let tell = self.outbound.wake_at.map(|at| at.since(now));
         let beats = self.slots.values().filter_map(|s| s.rounds.next(&s.state, now)).map(|at| at.since(now));
         let beats = beats.filter(|_| !self.draining);
-        let all = timers.chain(phase_liveness).chain(tell).chain(beats);
+        let all = timers.chain(phase_liveness).chain(tell).chain(beats).chain(self.census_nap(now));
         let next = all.map(|d| d + Duration::from_millis(1)).min().unwrap_or(NAP);
         next.min(watcher.beats().unwrap_or(NAP)).min(self.watchdog.nap().unwrap_or(NAP)).min(NAP)
     }
 
     /// The next timer of a loop, for the HTTP port.
     fn next_wake(&self) -> Option<Wake> {
-        let (at, slot) = self.slots.values().filter_map(|s| Some((s.wake_at?, s))).min_by_key(|(at, _)| *at)?;
+        let awake = self.slots.values().filter_map(|s| Some((s.wake_at?, s))).min_by_key(|(at, _)| *at);
+        let asleep = self.sleepers.next().filter(|(at, _)| awake.is_none_or(|(first, _)| *at < first));
+        if let Some((at, id)) = asleep {
+            return Some(Wake { at, owner: id.clone(), why: RuleId::Resting.to_string() });
+        }
+        let (at, slot) = awake?;
         let why = match &slot.state.phase {
             Phase::Waiting { reason, .. } => reason.rule.to_string(),
             other => other.label().to_owned(),
@@ -391,21 +405,8 @@ impl Supervisor {
     /// Another process changed something: a command, a new loop, the guard, a task.
     async fn woken(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
         self.look_around(watcher).await?;
-        self.tick_waiting(|_| true, watcher).await
-    }
-
-    /// Lets loops that wait for one of these rules decide again.
-    async fn tick_waiting(
-        &mut self,
-        rule: impl Fn(&RuleId) -> bool,
-        watcher: &mut impl Watcher,
-    ) -> Result<(), Failure> {
-        let waits = |s: &LiveLoop| matches!(&s.state.phase, Phase::Waiting { reason, .. } if rule(&reason.rule));
-        let hopeful: Vec<LoopId> = self.slots.iter().filter(|(_, s)| waits(s)).map(|(id, _)| id.clone()).collect();
-        for id in hopeful {
-            self.handle(&id, &Input::Tick, watcher).await?;
-        }
-        Ok(())
+        self.census.waiting_wanted = true;
+        self.tick_wanted(watcher).await
     }
 
     /// Lets the other workers of a run decide again, as far as they wait: what one of them finds
@@ -432,19 +433,20 @@ impl Supervisor {
         self.tell_mirror();
         self.look_at_mesh();
         let called = self.read_notices()?;
-        let loops = self.ledger.loops()?;
-        let addressed = self.addressed(&loops)?;
         self.read_configuration();
-        self.find_notifiers(&loops);
-        for row in loops {
-            let wanted = match &self.reach {
-                // An ended loop is only worth its memory when a message addresses it.
-                LoopSelection::All => !row.is_over() || addressed.contains(row.id.as_str()),
-                LoopSelection::Only(ids) => ids.contains(&row.id),
-            };
-            if wanted && !self.slots.contains_key(&row.id) {
-                self.pick_up(&row, watcher).await?;
+        if let LoopSelection::Only(ids) = &self.reach {
+            let ids = ids.clone();
+            let loops = self.ledger.loops()?;
+            self.find_homes(&loops);
+            self.find_notifiers();
+            for row in loops.iter().filter(|row| ids.contains(&row.id)) {
+                if !self.slots.contains_key(&row.id) {
+                    self.pick_up(row, watcher).await?;
+                }
             }
+        } else {
+            self.find_loops(watcher).await?;
+            self.find_notifiers();
         }
         if self.until != Until::Idle {
             self.read_signal_files()?;
@@ -461,6 +463,7 @@ impl Supervisor {
 
     /// A loop that was left alone goes on.
     async fn attend(&mut self, id: &LoopId, watcher: &mut impl Watcher) -> Result<(), Failure> {
+        self.rouse(id)?;
         let input = match self.slots.get(id).map(|slot| (&slot.state.phase, slot.action_runs)) {
             Some((Phase::New, 0)) => Input::Recovered { found: TurnTrace::Idle },
             Some((Phase::Waiting { .. }, _)) => Input::Tick,
@@ -518,6 +521,7 @@ impl Supervisor {
         // A process that only delivers a message leaves everything else to the next supervisor,
         // except a turn that it may stop.
         let concerned = self.until != Until::Idle || slot.goes_on();
+        self.outbound.notifiers.add_home(&row.id, Path::new(&slot.state.spec.workspace.dir));
         let over = slot.state.is_over();
         self.slots.insert(row.id.clone(), slot);
         if concerned && !over {
@@ -554,7 +558,7 @@ impl Supervisor {
         self.report_configuration();
         self.keep_boards().await;
         // Another loop may now start its turn (`max_parallel_turns`).
-        self.tick_waiting(|rule| *rule == RuleId::GuardSlots, watcher).await
+        self.tick_held_by_slots(watcher).await
     }
 
     async fn tick(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
@@ -565,10 +569,16 @@ impl Supervisor {
             .iter()
             .filter(|(_, s)| s.wake_at.is_some_and(|at| at <= now))
             .map(|(id, _)| id.clone())
+            .take(census::DUE_AT_ONCE)
             .collect();
         for id in due {
             self.handle(&id, &Input::Tick, watcher).await?;
         }
+        self.rouse_due(now, watcher).await?;
+        if self.census.messages_left {
+            self.read_commands(watcher).await?;
+        }
+        self.tick_wanted(watcher).await?;
         self.look_at_turns(watcher).await?;
         self.beat(watcher).await?;
         // The wake pipe is a hint; a client that died between its commit and its wake-up must not

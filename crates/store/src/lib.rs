@@ -41,7 +41,8 @@ pub use error::Error;
 pub use model::Model;
 pub use postgres::Postgres;
 pub use rows::{
-    DocRow, Leader, LoopRow, NodeRow, Recipients, StateName, StreamRow, TaskEdit, TaskFilter, TaskOwner, Tickets,
+    DocRow, Leader, LoopMark, LoopRow, NewestLoop, NodeRow, Recipients, StateName, StreamRow, TaskEdit, TaskFilter,
+    TaskOwner, Tickets,
 };
 pub use shell::LocalLedger;
 pub use sqlite::{OpenMode, Sqlite};

@@ -126,6 +126,13 @@ impl LocalLedger for Model {
     fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
         Ok(self.ready_rows(now, owner).take(n as usize).cloned().collect())
     }
+
+    fn named(&self, name: &str) -> Result<Vec<LoopRow>, Error> {
+        let is_named = |row: &&LoopRow| {
+            serde_json::from_str::<serde_json::Value>(&row.state).is_ok_and(|state| state["name"] == name)
+        };
+        Ok(self.loops.values().filter(is_named).cloned().collect())
+    }
 }
 
 impl Ledger for Model {

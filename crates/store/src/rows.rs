@@ -31,6 +31,20 @@ impl LoopRow {
     }
 }
 
+/// A loop without its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopMark {
+    pub id: LoopId,
+    pub version: u64,
+}
+
+/// The loop that was made last, by its place in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewestLoop {
+    pub(crate) row: i64,
+    pub(crate) id: LoopId,
+}
+
 /// A document as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocRow {

@@ -26,7 +26,7 @@ use everloop_core::state::{LoopState, Phase, Turn};
 use everloop_core::time::Time;
 use everloop_core::watch::{self, KEEPALIVE, NEVER, SIGNAL};
 
-use crate::{Error, Ledger};
+use crate::{Error, Ledger, LoopRow};
 
 /// The lease of a task without renewal.
 pub const LEASE: Duration = Duration::from_secs(90);
@@ -41,6 +41,8 @@ static UTC: LazyLock<TableCalendar> = LazyLock::new(TableCalendar::new);
 pub trait LocalLedger: Ledger {
     /// Up to `n` tasks that `Claim` would take, in its order, without taking them.
     fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error>;
+    /// The loops with this name, in the order of their ids.
+    fn named(&self, name: &str) -> Result<Vec<LoopRow>, Error>;
 }
 
 /// The circumstances of one decision.
@@ -410,14 +412,15 @@ pub fn is_taken(ledger: &impl Ledger, owner: &LoopId, signal: &Signal) -> Result
 }
 
 /// The loops of these personas that are not over.
-fn personas(ledger: &impl Ledger, names: &[PersonaName]) -> Result<Vec<(PersonaName, LoopId)>, Error> {
+fn personas(ledger: &impl LocalLedger, names: &[PersonaName]) -> Result<Vec<(PersonaName, LoopId)>, Error> {
     let mut found = Vec::new();
-    for row in ledger.loops()? {
-        let state: LoopState = serde_json::from_str(&row.state)
-            .map_err(|e| Error::Unreadable { what: format!("loop {}", row.id), why: e.to_string() })?;
-        let name = names.iter().find(|name| name.as_str() == state.name);
-        if let Some(name) = name.filter(|_| state.is_persona() && !state.is_over()) {
-            found.push((name.clone(), row.id));
+    for name in names {
+        for row in ledger.named(name.as_str())? {
+            let state: LoopState = serde_json::from_str(&row.state)
+                .map_err(|e| Error::Unreadable { what: format!("loop {}", row.id), why: e.to_string() })?;
+            if state.is_persona() && !state.is_over() {
+                found.push((name.clone(), row.id));
+            }
         }
     }
     Ok(found)

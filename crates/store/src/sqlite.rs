@@ -1,8 +1,10 @@
 //! A ledger in one SQLite file: WAL, every commit synced to disk. The default on one node.
 //!
 //! `sqlite/open.rs` opens and migrates, `sqlite/batch.rs` writes, `sqlite/read.rs` reads,
-//! `sqlite/chain.rs` signs the journal and verifies it, `sqlite/mirror.rs` supports the mirror and
-//! restores from it, `sqlite/streams.rs` has streams, `sqlite/prune.rs` removes, `sqlite/columns.rs` maps the columns. Methods stand in the same order as in
+//! `sqlite/census.rs` reads what is known of sleeping loops, `sqlite/chain.rs` signs the journal and
+//! verifies it, `sqlite/mirror.rs` supports the mirror and restores from it, `sqlite/streams.rs` has
+//! streams, `sqlite/prune.rs` removes, `sqlite/columns.rs` maps the columns. Methods stand in the
+//! same order as in
 //! the model, so that both can be compared side by side.
 //!
 //! Crash windows: there is one commit per batch and SQLite syncs it before `transact` returns, so a
@@ -11,6 +13,7 @@
 //! [`Error::Missing`].
 
 mod batch;
+mod census;
 mod chain;
 mod columns;
 mod edit;
@@ -33,7 +36,7 @@ use everloop_core::time::Time;
 use rusqlite::Connection;
 
 use self::chain::ChainKey;
-use crate::rows::{DocRow, Leader, LoopRow, NodeRow, Recipients, StreamRow, TaskFilter, Tickets};
+use crate::rows::{DocRow, Leader, LoopMark, LoopRow, NewestLoop, NodeRow, Recipients, StreamRow, TaskFilter, Tickets};
 use crate::{Error, Ledger, LocalLedger};
 
 pub use open::FORMAT;
@@ -81,6 +84,37 @@ impl Sqlite {
         read::data_version(&self.conn)
     }
 
+    /// The loops that are not over, without their states.
+    pub fn open_loops(&self) -> Result<Vec<LoopMark>, Error> {
+        census::open_loops(&self.conn)
+    }
+
+    /// The loops that ended last.
+    pub fn ended_loops(&self, limit: usize) -> Result<Vec<LoopRow>, Error> {
+        census::ended_loops(&self.conn, limit)
+    }
+
+    /// The loop that was made last.
+    pub fn newest_loop(&self) -> Result<Option<NewestLoop>, Error> {
+        census::newest_loop(&self.conn)
+    }
+
+    /// The loops made since `known` that are not over; `None` if that one was removed, and all have
+    /// to be looked at.
+    pub fn loops_since(&self, known: &NewestLoop) -> Result<Option<Vec<LoopMark>>, Error> {
+        census::loops_since(&self.conn, known)
+    }
+
+    /// The loops with messages, also those that are over.
+    pub fn addressed_loops(&self) -> Result<Vec<LoopId>, Error> {
+        census::addressed_loops(&self.conn)
+    }
+
+    /// The loops with a task that is open and not their own, due or not.
+    pub fn loops_with_work(&self) -> Result<Vec<LoopId>, Error> {
+        census::loops_with_work(&self.conn)
+    }
+
     /// Reads the whole file and returns the problems SQLite finds; empty for an intact file. Slow:
     /// for `doctor`.
     ///
@@ -94,6 +128,10 @@ impl Sqlite {
 impl LocalLedger for Sqlite {
     fn ready(&self, now: Time, owner: Option<&LoopId>, n: u32) -> Result<Vec<TaskRow>, Error> {
         read::ready(&self.conn, now, owner, n)
+    }
+
+    fn named(&self, name: &str) -> Result<Vec<LoopRow>, Error> {
+        census::named(&self.conn, name)
     }
 }
 

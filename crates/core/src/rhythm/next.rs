@@ -162,7 +162,7 @@ impl Planner<'_> {
     fn schedule(&mut self) {
         let Some(rested) = self.history.rested_at else { return self.because(Factor::First) };
         // A clock that went back must not make a nap longer than the cadence allows.
-        let rested = rested.min(self.now);
+        let rested = if planted::is(Bug::RhythmClockJumpLosesWake) { rested } else { rested.min(self.now) };
         let by_cron = self.cron(rested);
         let wished = self.wish(rested);
         let at = match (by_cron, wished) {
@@ -275,7 +275,7 @@ impl Planner<'_> {
             (WakeWish::When { flag }, _) => {
                 self.next.flag = Some(flag.clone());
                 self.because(Factor::Flag { flag: flag.clone(), latest });
-                return Some(latest);
+                return Some(if planted::is(Bug::RhythmFlagWithoutEnd) { Time(i64::MAX) } else { latest });
             }
             (WakeWish::On { topic, .. }, None) => {
                 self.next.topic = Some(topic.clone());

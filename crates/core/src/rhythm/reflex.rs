@@ -106,7 +106,8 @@ pub enum Reflex {
 /// What a signal does to a persona. `last_low` is the latest signal of class low since the last
 /// wake; times are those of arrival, because a sender's clock may be wrong.
 pub fn reflex(spec: &ReflexSpec, last_low: Option<Time>, signal: &Signal, now: Time) -> Reflex {
-    if let Some(pattern) = spec.ignore.iter().find(|pattern| pattern.matches(signal)) {
+    let ignored = spec.ignore.iter().find(|pattern| pattern.matches(signal));
+    if let Some(pattern) = ignored.filter(|_| !planted::is(Bug::RhythmIgnoredWakes)) {
         return Reflex::Ignored { by: Some(pattern.as_str().to_owned()) };
     }
     if !spec.wake_on.is_empty() && !spec.wake_on.iter().any(|pattern| pattern.matches(signal)) {
@@ -114,7 +115,8 @@ pub fn reflex(spec: &ReflexSpec, last_low: Option<Time>, signal: &Signal, now: T
     }
     match signal.class {
         SignalClass::Low => {
-            let second = last_low.is_some_and(|last| now.since(last) <= spec.low_window);
+            let expires = !planted::is(Bug::RhythmLowNeverExpires);
+            let second = last_low.is_some_and(|last| now.since(last) <= spec.low_window || !expires);
             if second || planted::is(Bug::RhythmLowWakesAtOnce) {
                 Reflex::Wakes { class: SignalClass::Low, pass_on: Vec::new() }
             } else {

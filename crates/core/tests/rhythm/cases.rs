@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use everloop_core::rhythm::cadence::Cadence;
 use everloop_core::rhythm::calendar::{next_cron, next_daily};
 use everloop_core::rhythm::metabolism::{Vitals, beat};
+use everloop_core::rhythm::next::{Hints, History, next};
 use everloop_core::rhythm::wish;
 use everloop_core::time::Time;
 
@@ -15,10 +17,11 @@ type Promise = (&'static str, fn() -> bool);
 
 /// The promises that do not hold, one after the other.
 pub fn broken() -> impl Iterator<Item = &'static str> {
-    let all: [Promise; 9] = [
+    let all: [Promise; 10] = [
         ("a daily wake comes once on every day of the year", daily_wakes),
         ("failures never make the beat quicker", failures),
         ("a line of the prompt is no wish", quoted_wish),
+        ("a clock that goes back makes no nap longer", clock_back),
         ("reflections and dreams keep their budgets", inward::budget_is_kept),
         ("no inward turn begins while something waits", inward::work_comes_first),
         ("no inward turn begins under a freeze", inward::none_while_frozen),
@@ -69,6 +72,17 @@ fn failures() -> bool {
 
 fn quoted_wish() -> bool {
     wish::find("<WAKE in 15m>", "for example:\n<WAKE in 15m>\n").is_none()
+}
+
+/// By a minute, a day and a year.
+fn clock_back() -> bool {
+    let (calendar, cadence, rested) = (zones(), Cadence::default(), at(6, 1, 10, 0));
+    let history = History { rested_at: Some(rested), ..History::default() };
+    let hints = Hints { calendar: &calendar, hold: None };
+    [60, 86_400, 365 * 86_400].into_iter().all(|secs| {
+        let now = rested - Duration::from_secs(secs);
+        next(&cadence, &history, &hints, now).at == now + cadence.pace.nothing
+    })
 }
 
 #[test]

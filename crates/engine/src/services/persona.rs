@@ -13,7 +13,7 @@ use everloop_core::rhythm::state::Yields;
 use everloop_core::rhythm::strip::{Stretch, StripFold};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::{Ledger, Sqlite};
+use everloop_store::{Ledger, LocalLedger, Sqlite};
 use serde::Serialize;
 
 use super::ServiceContext;
@@ -178,11 +178,13 @@ pub(super) fn personas(ledger: &Sqlite) -> Result<Vec<LoopState>, Failure> {
 
 /// The persona of a name or an id: the latest that is not over, else the latest.
 pub(super) fn find(ledger: &Sqlite, name: &str) -> Result<LoopState, Failure> {
-    let all = personas(ledger)?;
-    let named = all.iter().filter(|state| state.name == name || state.id.as_str() == name);
-    match named.max_by_key(|state| (!state.is_over(), state.created_at)) {
-        Some(state) => Ok(state.clone()),
-        None => Err(unknown(name, &all)),
+    let mut rows = ledger.named(name)?;
+    rows.extend(ledger.get_loop(&LoopId::new(name))?);
+    let named: Vec<LoopState> = rows.iter().map(read_state).collect::<Result<_, _>>()?;
+    let personas = named.into_iter().filter(LoopState::is_persona);
+    match personas.max_by_key(|state| (!state.is_over(), state.created_at)) {
+        Some(state) => Ok(state),
+        None => Err(unknown(name, &self::personas(ledger)?)),
     }
 }
 

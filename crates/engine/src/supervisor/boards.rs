@@ -76,9 +76,7 @@ impl Supervisor {
 
     /// What the projects of all loops want.
     pub(super) fn wanted(&mut self) -> Vec<(PathBuf, OutboundSpec)> {
-        let dirs: BTreeSet<PathBuf> =
-            self.slots.values().map(|slot| slot.state.spec.workspace.dir.clone().into()).collect();
-        dirs.into_iter().map(|dir| (dir.clone(), self.outbound_of(&dir))).collect()
+        self.folders().into_iter().map(|dir| (dir.clone(), self.outbound_of(&dir))).collect()
     }
 
     /// What the configuration that is in force in `dir` publishes.

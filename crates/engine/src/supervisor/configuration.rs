@@ -62,12 +62,8 @@ impl Supervisor {
     fn try_report(&mut self) -> Result<(), Failure> {
         let own = canonical(self.home.root());
         // Clones of a mesh lie in the state folder; no person works there.
-        let dirs: BTreeSet<PathBuf> = self
-            .slots
-            .values()
-            .map(|slot| canonical(Path::new(&slot.state.spec.workspace.dir)))
-            .filter(|dir| !dir.starts_with(&own))
-            .collect();
+        let dirs: BTreeSet<PathBuf> =
+            self.folders().iter().map(|dir| canonical(dir)).filter(|dir| !dir.starts_with(&own)).collect();
         let Configuration { store, hashes, .. } = &mut self.configuration;
         let found = store.differences(&*self.projects, dirs.iter().map(PathBuf::as_path), hashes);
         for difference in found {

@@ -1,14 +1,12 @@
 //! Messages from other processes: commands for a loop, notices for the supervisor. Each takes
 //! effect exactly once.
 
-use std::collections::BTreeSet;
-
 use everloop_agents::environment::Outside;
 use everloop_core::action::{Input, LoopCommand};
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::{Message, Op};
-use everloop_store::{Ledger, LoopRow, Recipients, shell};
+use everloop_store::{Ledger, Recipients, shell};
 use serde::{Deserialize, Serialize};
 
 use super::{LoopSelection, Supervisor, Watcher};
@@ -18,7 +16,7 @@ use crate::error::Failure;
 /// The recipient name of the supervisor itself.
 pub const SUPERVISOR: &str = "*";
 /// Messages read at once; the rest is read in the next round.
-const ROUND: usize = 100;
+pub(super) const ROUND: usize = 100;
 
 /// Messages to the supervisor itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,12 +34,6 @@ impl Supervisor {
 
     pub(super) fn inbox_is_empty(&self) -> Result<bool, Failure> {
         Ok(self.ledger.messages(Recipients::These(&self.recipients()), 1)?.is_empty())
-    }
-
-    /// Those of these loops that have messages. Mailboxes that are never emptied do not hide them.
-    pub(super) fn addressed(&self, loops: &[LoopRow]) -> Result<BTreeSet<String>, Failure> {
-        let ids: Vec<String> = loops.iter().map(|row| row.id.to_string()).collect();
-        Ok(self.ledger.messages(Recipients::These(&ids), ROUND)?.into_iter().map(|m| m.to).collect())
     }
 
     fn recipients(&self) -> Vec<String> {
@@ -71,17 +63,15 @@ impl Supervisor {
         Ok(called)
     }
 
+    /// Takes some messages; the next round takes more, so that a storm of them holds up neither
+    /// timers nor the ends of turns.
     pub(super) async fn read_commands(&mut self, watcher: &mut impl Watcher) -> Result<(), Failure> {
-        let own = self.slots.keys().map(ToString::to_string).collect::<Vec<_>>();
-        loop {
-            let messages = self.ledger.messages(Recipients::These(&own), ROUND)?;
-            if messages.is_empty() {
-                return Ok(());
-            }
-            for message in messages {
-                self.obey(&message, watcher).await?;
-            }
+        let messages = self.next_commands(watcher).await?;
+        self.census.messages_left = !messages.is_empty();
+        for message in messages {
+            self.obey(&message, watcher).await?;
         }
+        Ok(())
     }
 
     /// The command's events and the removal of the message are one transaction.

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everloop_agents::clock;
+use everloop_agents::process::give_back_memory;
 use everloop_core::mesh::{KIND, MeshLoop};
 use everloop_store::mirror::{Mirror, MirrorError, Passed, Scores};
 use everloop_store::{DocRow, LoopRow, OpenMode, Sqlite};
@@ -25,11 +26,15 @@ use crate::state_folder::node_id;
 
 /// A change is in the files after this time; what changes in between comes with it.
 const REST: Duration = Duration::from_secs(1);
-/// A pass is followed by a rest of so many times its own length: at most a twentieth of a core,
-/// also with a big ledger.
-const REST_FACTOR: u32 = 20;
+/// A pass is followed by a rest of so many times its own length: at most half a hundredth of a core,
+/// also with a big ledger, so that thousands of personas that look in vain cost next to nothing.
+const REST_FACTOR: u32 = 200;
+/// But no longer, so that what a lost disk takes along stays small.
+const REST_MOST: Duration = Duration::from_secs(20);
 /// A turn may take hours without a commit; the heartbeat file is not older than this meanwhile.
 const BEAT: Duration = Duration::from_secs(60);
+/// After a pass with so many changes, such as the first one, memory is given back.
+const MANY: usize = 500;
 /// How long an ending supervisor waits for the last pass.
 const LAST_PASS: Duration = Duration::from_secs(5);
 /// Between two checks whether the last pass is over.
@@ -122,7 +127,7 @@ impl Thread {
                 Ok(News::Alive) => self.beat("working", BEAT),
                 Err(RecvTimeoutError::Timeout) => {
                     let took = self.pass();
-                    rest_until = Instant::now() + REST.max(took * REST_FACTOR);
+                    rest_until = Instant::now() + (took * REST_FACTOR).clamp(REST, REST_MOST);
                 }
                 Ok(News::Go) | Err(RecvTimeoutError::Disconnected) => {
                     self.pass();
@@ -146,6 +151,9 @@ impl Thread {
                         place,
                         "the mirror was that of another ledger and is kept; `everloop recover` can rebuild that one from it"
                     );
+                }
+                if changed > MANY {
+                    give_back_memory();
                 }
                 if changed > 0 {
                     self.beat("working", Duration::ZERO);

@@ -3,7 +3,8 @@
 //! moves the cursor, so it takes effect once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use everloop_agents::channel::telegram::ChatReply;
@@ -23,7 +24,7 @@ use crate::record::read_state;
 use crate::tickets::{self, Doer};
 
 /// Ended loops with notifiers of their project that are still known.
-const HOMES: usize = 20;
+pub(super) const HOMES: usize = 20;
 
 /// Answers that a notifier received.
 pub(super) struct ChatReplies {
@@ -44,9 +45,23 @@ pub(super) struct AnswersTaken {
 #[derive(Default)]
 pub(super) struct NotifierSources {
     /// Where loops work, also those that are over.
-    homes: BTreeMap<LoopId, PathBuf>,
+    homes: BTreeMap<LoopId, Arc<Path>>,
+    folders: BTreeSet<Arc<Path>>,
     /// What the notifiers were read from.
     read: Option<SourceFiles>,
+}
+
+impl NotifierSources {
+    /// Remembers where a loop works.
+    pub(super) fn add_home(&mut self, id: &LoopId, dir: &Path) {
+        if self.homes.contains_key(id) {
+            return;
+        }
+        let known = self.folders.get(dir).map(Arc::clone);
+        let dir = known.unwrap_or_else(|| Arc::from(dir));
+        self.folders.insert(Arc::clone(&dir));
+        self.homes.insert(id.clone(), dir);
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -59,12 +74,11 @@ struct SourceFiles {
 
 impl Supervisor {
     /// Reads the notifiers again when another configuration is in force.
-    pub(super) fn find_notifiers(&mut self, loops: &[LoopRow]) {
+    pub(super) fn find_notifiers(&mut self) {
         if self.until == Until::Idle {
             return;
         }
-        self.find_homes(loops);
-        let mut dirs: BTreeSet<PathBuf> = self.outbound.notifiers.homes.values().cloned().collect();
+        let mut dirs: BTreeSet<PathBuf> = self.outbound.notifiers.folders.iter().map(|dir| dir.to_path_buf()).collect();
         dirs.insert(self.home.root().to_owned());
         let written = |path: &PathBuf| std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         let of_user = self.projects.user_files().iter().map(written).collect();
@@ -95,7 +109,7 @@ impl Supervisor {
 
     /// The folders of loops: of those that go on, and of the latest that do not, since their
     /// tickets may still be open.
-    fn find_homes(&mut self, loops: &[LoopRow]) {
+    pub(super) fn find_homes(&mut self, loops: &[LoopRow]) {
         let mut known: Vec<&LoopRow> = loops.iter().collect();
         known.sort_by_key(|row| std::cmp::Reverse((!row.is_over(), row.updated_at)));
         let open = known.iter().filter(|row| !row.is_over()).count();
@@ -103,7 +117,7 @@ impl Supervisor {
             if !self.outbound.notifiers.homes.contains_key(&row.id)
                 && let Ok(state) = read_state(row)
             {
-                self.outbound.notifiers.homes.insert(row.id.clone(), PathBuf::from(state.spec.workspace.dir));
+                self.outbound.notifiers.add_home(&row.id, Path::new(&state.spec.workspace.dir));
             }
         }
     }
@@ -145,7 +159,7 @@ impl Supervisor {
         let Some(line) = self.outbound.lines.get_mut(id) else { return Ok(()) };
         let (Record::Tickets(outbox), Some((sender, _))) = (&line.record, &line.notifier) else { return Ok(()) };
         let homes = &self.outbound.notifiers.homes;
-        let home = |alert: &Alert| alert.owner.as_ref().and_then(|id| homes.get(id)).map(PathBuf::as_path);
+        let home = |alert: &Alert| alert.owner.as_ref().and_then(|id| homes.get(id)).map(|dir| &**dir);
         let mine: Vec<Alert> = alerts.iter().filter(|alert| sender.hears(alert, home(alert))).cloned().collect();
         let plan = plan(&mine, &sender.of.route, outbox, outboxes::moment(now));
         let (changed, to) = (plan.outbox != *outbox, sender.of.receiver.clone());

@@ -70,8 +70,7 @@ impl Supervisor {
             return Ok(());
         }
         // A loop that is no longer supervised is reported to every project.
-        let slots = &self.slots;
-        let is_here = |id: &LoopId| slots.get(id).is_none_or(|s| Path::new(&s.state.spec.workspace.dir) == dir);
+        let is_here = |id: &LoopId| self.folder_of(id).is_none_or(|home| home == dir);
         let mut rows: Vec<TaskRow> = file::rows(&self.ledger)?;
         rows.retain(|row| row.task.owner.as_ref().is_none_or(is_here));
         let (reports, to) = (self.outbound.sender.clone(), self.in_folder(to, dir));

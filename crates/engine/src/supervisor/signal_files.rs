@@ -5,7 +5,6 @@
 //! `topic`. A crash between sending and removing sends it again under the same id, which is taken
 //! once. What cannot be sent is moved to `signals/refused`.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -18,13 +17,13 @@ use everloop_core::action::LoopCommand;
 use everloop_core::event::Event;
 use everloop_core::ids::LoopId;
 use everloop_core::op::Op;
-use everloop_core::rhythm::signal::{BODY_MAX_BYTES, Signal, SignalClass};
+use everloop_core::rhythm::signal::{BODY_MAX_BYTES, NAME_MAX_CHARS, Signal, SignalClass};
 use everloop_core::state::LoopState;
 use everloop_core::time::Time;
-use everloop_store::Ledger;
+use everloop_store::{Ledger, LocalLedger, Sqlite};
 use serde::Deserialize;
 
-use super::Supervisor;
+use super::{LiveLoop, Supervisor};
 use crate::error::Failure;
 use crate::record::read_state;
 
@@ -122,7 +121,8 @@ struct SignalFile {
 impl Supervisor {
     /// Sends the signals of files to their personas.
     pub(super) fn read_signal_files(&mut self) -> Result<(), Failure> {
-        if !self.slots.values().any(|slot| slot.state.is_persona() && !slot.state.is_over()) {
+        let is_live = |slot: &LiveLoop| slot.state.is_persona() && !slot.state.is_over();
+        if self.sleepers.is_empty() && !self.slots.values().any(is_live) {
             self.signal_files.watch = None;
             return Ok(());
         }
@@ -132,10 +132,9 @@ impl Supervisor {
         if paths.is_empty() {
             return Ok(());
         }
-        let personas = self.personas()?;
         let (read_now, later) = paths.split_at(paths.len().min(ROUND));
         for path in read_now {
-            match read(path, &personas, self.clock.now()) {
+            match read(path, &self.ledger, self.clock.now())? {
                 Ok((id, signal)) => self.send_file(path, &id, signal)?,
                 Err(why) => self.refuse_file(path, &why)?,
             }
@@ -145,15 +144,6 @@ impl Supervisor {
             self.home.wake();
         }
         Ok(())
-    }
-
-    /// All personas, also those of other supervisors: the longest name first, because a name may have
-    /// dots, and of one name first those that are not over.
-    fn personas(&self) -> Result<Vec<LoopState>, Failure> {
-        let mut found: Vec<LoopState> = self.ledger.loops()?.iter().map(read_state).collect::<Result<_, _>>()?;
-        found.retain(LoopState::is_persona);
-        found.sort_by_key(|state| (Reverse(state.name.len()), state.is_over(), Reverse(state.created_at)));
-        Ok(found)
     }
 
     fn send_file(&mut self, path: &Path, id: &LoopId, signal: Signal) -> Result<(), Failure> {
@@ -180,13 +170,28 @@ impl Supervisor {
     }
 }
 
-fn read(path: &Path, personas: &[LoopState], now: Time) -> Result<(LoopId, Signal), String> {
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or("its name is no text")?;
-    let id_of = |state: &LoopState| Some(name.strip_prefix(state.name.as_str())?.strip_prefix('.')?.to_owned());
-    let Some((state, id)) = personas.iter().find_map(|state| Some((state, id_of(state)?))) else {
-        return Err("no persona has this name; hint: PERSONA.ID or PERSONA.ID.json".to_owned());
+/// What is wrong with the file is no failure of the supervisor.
+fn read(path: &Path, ledger: &Sqlite, now: Time) -> Result<Result<(LoopId, Signal), String>, Failure> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return Ok(Err("its name is no text".to_owned()));
     };
-    Ok((state.id.clone(), content(path, &id, &state.name, now)?))
+    let Some((state, id)) = recipient(name, ledger)? else {
+        return Ok(Err("no persona has this name; hint: PERSONA.ID or PERSONA.ID.json".to_owned()));
+    };
+    Ok(content(path, id, &state.name, now).map(|signal| (state.id, signal)))
+}
+
+/// The persona that a file is for, and the id of the signal. A name may have dots, so the longest
+/// one counts; of several personas the latest that is not over.
+fn recipient<'a>(file: &'a str, ledger: &Sqlite) -> Result<Option<(LoopState, &'a str)>, Failure> {
+    for (dot, _) in file.rmatch_indices('.').filter(|(dot, _)| *dot <= 4 * NAME_MAX_CHARS) {
+        let named: Vec<LoopState> = ledger.named(&file[..dot])?.iter().map(read_state).collect::<Result<_, _>>()?;
+        let personas = named.into_iter().filter(LoopState::is_persona);
+        if let Some(state) = personas.max_by_key(|state| (!state.is_over(), state.created_at)) {
+            return Ok(Some((state, &file[dot + 1..])));
+        }
+    }
+    Ok(None)
 }
 
 fn content(path: &Path, id: &str, persona: &str, now: Time) -> Result<Signal, String> {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use everloop_core::op::Op;
+use everloop_store::{Ledger, OpenMode, Sqlite};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -233,6 +235,71 @@ fn a_storm_is_few_turns_and_every_signal_is_read_once() {
     for n in 0..250 {
         assert_eq!(personas.prompted("echo", &format!("drop {n} of the storm")), 1, "{n}");
     }
+    personas.down(up);
+}
+
+/// Writes so many signals in one transaction, as a source that was away does.
+fn flood(personas: &Personas, name: &str, count: usize) {
+    let mut ledger = Sqlite::open(&personas.env.state().join("ledger.db"), OpenMode::ReadWrite).expect("a ledger");
+    let to = personas.show(name)["loop"].as_str().expect("an id").to_owned();
+    let drop = |n: usize| {
+        let signal = serde_json::json!({
+            "id": format!("flood-{n}"), "to": name, "class": "medium", "body": format!("drop {n} of the flood"),
+            "at": 0, "source": "test",
+        });
+        let body = json!({ "command": "signal", "signal": signal }).to_string();
+        Op::Signal { to: to.clone(), by: "a test".to_owned(), body }
+    };
+    let all: Vec<Op> = (0..count).map(drop).collect();
+    ledger.transact(personas.env.now(), &all).expect("it is the ledger's turn");
+}
+
+#[test]
+fn long_ten_thousand_signals_make_no_more_starts_than_the_caps_and_none_is_lost() {
+    const DROPS: usize = 10_000;
+    const STARTS: u64 = 5;
+    let personas = Personas::new().with("echo", "").and(&format!("[defaults.guard]\nper_hour = {STARTS}\n"));
+    let up = personas.up();
+    flood(&personas, "echo", DROPS);
+    personas.env.run(&["wake", "echo"]).ok();
+    let received = || personas.show("echo")["yields"]["signals"].as_u64().unwrap_or(0);
+    for part in 1..=10 {
+        personas.env.wait_for("the flood to come in", || received() >= part * DROPS as u64 / 10);
+    }
+    let turns = || personas.show("echo")["turns"].as_u64().unwrap_or(0);
+    personas.env.wait_for("all turns that the caps allow", || turns() == STARTS);
+    personas.env.wait_for_words(&["why", "echo"], &["5 of 5 starts per hour are used"]);
+    let shown = personas.show("echo");
+    let (waiting, taken) = (shown["waiting"].as_u64(), shown["yields"]["taken"].as_u64());
+    assert_eq!(waiting.zip(taken).map(|(waiting, taken)| waiting + taken), Some(DROPS as u64), "{shown}");
+    assert!(turns() == STARTS && taken.is_some_and(|taken| taken <= 100 * STARTS), "{shown}");
+    let prompts = personas.prompts("echo").concat();
+    let counts = (0..DROPS).map(|n| prompts.matches(&format!("drop {n} of the flood")).count());
+    let (once, more) = counts.fold((0, 0), |(once, more), n| (once + u64::from(n == 1), more + u64::from(n > 1)));
+    assert_eq!((Some(once), more), (taken, 0), "each that was taken is in one prompt");
+    personas.down(up);
+}
+
+#[test]
+fn a_signal_concerns_its_persona_alone() {
+    let names: Vec<String> = (0..12).map(|n| format!("p{n}")).collect();
+    let personas = names.iter().fold(Personas::new(), |personas, name| personas.with(name, ""));
+    let up = personas.up();
+    let versions = || {
+        let ledger = Sqlite::open(&personas.env.state().join("ledger.db"), OpenMode::ReadOnly).expect("a ledger");
+        let marks = ledger.open_loops().expect("the loops");
+        marks.into_iter().map(|mark| (mark.id.to_string(), mark.version)).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (before, woken) = (versions(), personas.show("p7")["loop"].as_str().expect("an id").to_owned());
+    personas.signal("p7", "the deploy to eu failed", &[]);
+    personas.took("p7", 1);
+    let after = versions();
+    let changed: Vec<&String> = before.keys().filter(|id| before.get(*id) != after.get(*id)).collect();
+    assert_eq!(changed, [&woken], "the others sleep on, and nothing is decided about them");
+    personas.env.run(&["task", "add", "sort the tickets", "--loop", "p3"]).ok();
+    personas.took("p3", 1);
+    personas.env.run(&["message", "send", "p5", "look at the docs"]).ok();
+    personas.took("p5", 1);
     personas.down(up);
 }
 

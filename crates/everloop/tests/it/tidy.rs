@@ -18,6 +18,7 @@ const SQL_FLOOR: &[&str] = &[
     "crates/testkit/src/bin/everloop-bench/hub/postgres.rs",
     "crates/testkit/src/bin/everloop-bench/hub/sqlite.rs",
     "crates/testkit/src/bin/everloop-bench/hub/wake.rs",
+    "crates/testkit/src/bin/everloop-bench/personas/floor.rs",
 ];
 
 pub struct Source {

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/sqlite/0002_docs.sql"),
     include_str!("../../migrations/sqlite/0003_chain.sql"),
     include_str!("../../migrations/sqlite/0004_streams.sql"),
+    include_str!("../../migrations/sqlite/0005_sleepers.sql"),
 ];
 
 /// The newest supported ledger format, kept in the file's `user_version`.

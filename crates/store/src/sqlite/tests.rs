@@ -9,6 +9,7 @@ use everloop_core::time::Time;
 use rusqlite::params_from_iter;
 use rusqlite::types::Null;
 
+use super::census::{ADDRESSED, MARKS, NAMED, NEW, OFFERED};
 use super::read::{JOURNAL, JOURNAL_OF, Query, READY, TAIL, TAIL_OF, TASKS, TASKS_OF};
 use super::{OpenMode, Sqlite};
 use crate::{Error, Ledger};
@@ -37,6 +38,82 @@ fn great_tables_are_read_along_an_index_and_never_sorted() {
         assert!(plan.contains(start), "{}: {plan}", query.doing);
         assert!(!plan.contains("TEMP B-TREE"), "{}: {plan}", query.doing);
     }
+}
+
+#[test]
+fn sleeping_loops_are_found_along_an_index_and_without_their_states() {
+    let ledger = Sqlite::in_memory().unwrap();
+    let expected = [
+        (&MARKS, "SCAN loops USING COVERING INDEX loops_by_phase"),
+        (&NEW, "SEARCH loops USING INTEGER PRIMARY KEY (rowid>?"),
+        (&NAMED, "SEARCH loops USING INDEX loops_by_name (<expr>=?"),
+        (&ADDRESSED, "SEARCH messages USING COVERING INDEX messages_by_recipient (recipient>?"),
+        (&ADDRESSED, "SEARCH loops USING COVERING INDEX sqlite_autoindex_loops_1 (id=?"),
+        (&OFFERED, "SEARCH tasks USING COVERING INDEX tasks_offered (owner>?"),
+    ];
+    for (query, part) in expected {
+        let plan = plan(&ledger, query);
+        assert!(plan.contains(part), "{}: {plan}", query.doing);
+        assert!(!plan.contains("SCAN tasks\n") && !plan.contains("SCAN messages\n"), "{}: {plan}", query.doing);
+    }
+}
+
+#[test]
+fn loops_are_found_by_what_is_new_for_them() {
+    let mut ledger = Sqlite::in_memory().unwrap();
+    let save = |id: &str, phase: &str, name: &str| Op::SaveLoop {
+        id: LoopId::new(id),
+        version: 0,
+        phase: phase.to_owned(),
+        state: format!("{{\"name\":\"{name}\"}}"),
+    };
+    let to = |id: &str| Op::Signal { to: id.to_owned(), by: "me".to_owned(), body: String::new() };
+    let task = |id: &str, owner: Option<&str>, kind: &str| {
+        Op::Enqueue(NewTask {
+            id: TaskId::new(id),
+            owner: owner.map(LoopId::new),
+            kind: kind.to_owned(),
+            title: String::new(),
+            prompt: String::new(),
+            priority: 0,
+            deps: Vec::new(),
+            author: "me".to_owned(),
+            trust: Trust::Agent,
+            ready_at: Time(i64::MAX),
+        })
+    };
+    let all = |ids: &[LoopId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    ledger
+        .transact(Time(0), &[save("a", "asleep", "echo"), save("b", "stopped", "echo"), save("c", "asleep", "x")])
+        .unwrap();
+    let open: Vec<LoopId> = ledger.open_loops().unwrap().into_iter().map(|mark| mark.id).collect();
+    assert_eq!(all(&open), "a c", "b is over");
+    let newest = ledger.newest_loop().unwrap().unwrap();
+    assert_eq!(ledger.loops_since(&newest).unwrap(), Some(Vec::new()));
+    ledger.transact(Time(0), &[save("0", "baseline", "y"), save("d", "stopped", "z")]).unwrap();
+    let since: Vec<LoopId> = ledger.loops_since(&newest).unwrap().unwrap().into_iter().map(|mark| mark.id).collect();
+    assert_eq!(all(&since), "0", "d is over already");
+    ledger.conn.execute("DELETE FROM loops WHERE id = 'c'", ()).unwrap();
+    assert_eq!(ledger.loops_since(&newest).unwrap(), None, "its number may be that of another loop soon");
+    let named: Vec<LoopId> =
+        crate::LocalLedger::named(&ledger, "echo").unwrap().into_iter().map(|row| row.id).collect();
+    assert_eq!(all(&named), "a b");
+    ledger.transact(Time(0), &[to("@mail"), to("b"), to("b"), to("*"), to("0")]).unwrap();
+    assert_eq!(all(&ledger.addressed_loops().unwrap()), "0 b");
+    ledger
+        .transact(
+            Time(0),
+            &[
+                task("1", Some("a"), "persona-signal"),
+                task("2", None, "task"),
+                task("3", Some("d"), "task"),
+                task("4", Some("d"), "task"),
+                task("5", Some("b"), "batch"),
+                task("6", Some("0"), "signal"),
+            ],
+        )
+        .unwrap();
+    assert_eq!(all(&ledger.loops_with_work().unwrap()), "0 d");
 }
 
 #[test]

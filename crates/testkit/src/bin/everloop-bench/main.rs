@@ -3,7 +3,7 @@
 //! never breaks a build.
 //!
 //! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
-//!   `mesh`, `noise`, `research`, `research-workers`,
+//!   `mesh`, `personas`, `wake`, `noise`, `research`, `research-workers`,
 //!   `convergence`: one section each, chosen with `--only`
 //! - `compare`: two builds in turns, as one table: `--before`
 //! - `agent`: the tiny programs that this binary becomes when everloop starts it
@@ -25,6 +25,7 @@ mod measure;
 mod mesh;
 mod noise;
 mod parsers;
+mod personas;
 mod report;
 mod research;
 mod scene;
@@ -41,7 +42,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,noise,research,research-workers,convergence] [--quick] [--peers]
+    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,personas,wake,noise,research,research-workers,convergence] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --before DIR     an earlier build, `everloop` and `everloop-bench` in one folder: both are measured in turns,
@@ -95,6 +96,8 @@ const SECTIONS: &[(&str, Section)] = &[
     ("hub", hub::run),
     ("hook", hook::run),
     ("mesh", mesh::run),
+    ("personas", personas::run),
+    ("wake", personas::wake),
     ("noise", noise::run),
     ("research-workers", workers::run),
     ("research", research::run),

@@ -14,6 +14,9 @@ use crate::{Options, Result};
 /// Longest wait for something that takes milliseconds; beyond it something is broken.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Longest wait for thousands of them.
+const LONG_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// Where programs are looked for.
 pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -200,11 +203,20 @@ impl Drop for Supervised {
 }
 
 /// Polls until the condition holds.
-pub fn wait_until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn wait_until(what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_for(WAIT_TIMEOUT, what, holds)
+}
+
+/// The same for what takes thousands of steps.
+pub fn wait_long(what: &str, holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    wait_for(LONG_TIMEOUT, what, holds)
+}
+
+fn wait_for(timeout: Duration, what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !holds()? {
-        if start.elapsed() > WAIT_TIMEOUT {
-            return Err(format!("waited {} s for {what}", WAIT_TIMEOUT.as_secs()).into());
+        if start.elapsed() > timeout {
+            return Err(format!("waited {} s for {what}", timeout.as_secs()).into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
