@@ -126,7 +126,7 @@ fn field(part: &str) -> Result<(String, String), Answer> {
 }
 
 /// A part of a form without its escapes; `None` if one is broken.
-fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescaped(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {
         bytes.push(match byte {

@@ -149,7 +149,7 @@ pub fn one(context: &ServiceContext, word: &str) -> Result<LoopView, Failure> {
 }
 
 /// A scoreboard as rows; passing checks without their output.
-pub(super) fn checks(board: &Scoreboard, max_lines: usize) -> Vec<CheckRow> {
+pub fn checks(board: &Scoreboard, max_lines: usize) -> Vec<CheckRow> {
     let row = |check: &everloop_core::scoreboard::CheckResult| CheckRow {
         name: line(&check.name),
         verdict: line(&check.verdict.to_string()),
