@@ -10,8 +10,8 @@
 //! - `mcp`: `POST /mcp`; `read`: `GET /api/VERB`, what verbs that read answer
 //! - `dashboard`: pages for a person that logged in
 //!
-//! Nothing here decides, and nothing but `mcp`, `gateway` and the actions of `dashboard` writes to the
-//! ledger. No request makes the supervisor wait: what reads the ledger does so on a thread of its own.
+//! Nothing here decides, and nothing but `mcp`, `gateway` and the actions of `dashboard` writes to
+//! the ledger. No request makes the supervisor wait: the ledger is read on threads of their own.
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -20,7 +20,7 @@ pub struct Growth<'a> {
     pub title: &'a str,
     /// Milliseconds and the sum from then on.
     pub points: &'a [(f64, f64)],
-    /// The period.
+    /// Beginning and end of the period.
     pub ends: (Time, Time),
     /// What it should stay below.
     pub limit: Option<f64>,

@@ -19,7 +19,7 @@ const NAME_COLUMNS: usize = 24;
 /// Every so many columns has a label, so that labels do not touch.
 const LABEL_EVERY: usize = 4;
 
-/// What a check said about the work after a turn.
+/// The verdict of a check after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -51,7 +51,7 @@ impl Cell {
         }
     }
 
-    /// Its sign in text, where colour says nothing.
+    /// Its sign in text, where there is no colour.
     pub fn sign(self) -> &'static str {
         match self {
             Cell::Pass => "✓",

@@ -1,9 +1,10 @@
 //! What a dashboard shows, in a browser or in a terminal: typed models, read from the ledger.
 //!
 //! - here: the letters of the views, and what is read before each of them
-//! - `now`: the line above every view, and all loops in four groups; `loops`: one loop with its turns
+//! - `now`: the line above every view, and all loops in four groups; `loops`: one loop
 //! - `turn`: one turn; `board`: tasks; `inbox`: tickets; `log`: the journal; `timeline`: bars
-//! - `guard`: every scope; `burn`: tokens and money; `mesh`: nodes and quarantines; `rhythm`: personas
+//! - `guard`: every scope; `burn`: tokens and money; `mesh`: nodes and quarantines
+//! - `rhythm`: personas
 //!
 //! Every read is bounded and goes by an index, however long the journal is. Texts in the models are
 //! safe to print: agents wrote some of them.
@@ -32,7 +33,7 @@ pub mod turn;
 
 /// Loops that are over and still shown, the latest first.
 const OVER_SHOWN: usize = 20;
-/// A goal or an answer in a list is read at a glance.
+/// A goal or an answer in a list is one line.
 const LINE_CHARS: usize = 240;
 
 /// A view: the same name and letter in the browser and in the terminal.
@@ -68,7 +69,7 @@ impl View {
         View::Settings,
     ];
 
-    /// Its name.
+    /// Its name, as in an address.
     pub fn label(self) -> &'static str {
         match self {
             View::Now => "now",

@@ -45,7 +45,7 @@ pub fn ui(args: &UiArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     Ok(Code::Ok)
 }
 
-/// Opens a page with the desktop's own command. Where there is no desktop, the printed link is enough.
+/// Opens a page with the desktop's own command. Without a desktop the printed link is enough.
 fn open(link: &str) {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };

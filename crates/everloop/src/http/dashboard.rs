@@ -212,7 +212,7 @@ async fn style() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], format!("{STYLE}\n{}\n{}\n", timeline::STYLE, chart::STYLE))
 }
 
-/// Calls services on a thread of their own, as a person: the cookie says so.
+/// Calls services on a thread of their own, as the person that the cookie stands for.
 async fn call<T: Send + 'static>(
     app: &App,
     service: impl FnOnce(&ServiceContext) -> Result<T, Failure> + Send + 'static,

@@ -202,7 +202,6 @@ fn a_turns_agent_gets_nothing_whatever_it_shows() {
         login.csrf,
         out.display()
     );
-    env.write("everloop.toml", &format!("[isolation]\nmode = \"off\"\n[loop.x]\ngoal = \"x\"\nchecks = [\"false\"]\nagent_cmd = {agent:?}\nmax_turns = 1\n[loop.x.guard]\nmin_gap = \"0\"\n"));
     let words = ["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0", "--in-place"];
     env.write("everloop.toml", "[isolation]\nmode = \"off\"\n");
     env.run(&[&words[..], &["--detach"]].concat()).ok();

@@ -28,7 +28,7 @@ pub struct BoardColumn {
     pub more: bool,
 }
 
-/// A task at a glance.
+/// A task in a column.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskCard {
     pub id: TaskId,

@@ -1,5 +1,5 @@
-//! Tokens and money: today, and by day, model, account, agent and loop. A fold that goes on where it
-//! stopped, so that a long journal is read once and in small steps.
+//! Tokens and money: today, and by day, model, account, agent and loop. A fold that goes on where
+//! it stopped, so that a long journal is read once and in small steps.
 
 use std::time::Duration;
 

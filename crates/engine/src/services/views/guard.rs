@@ -20,13 +20,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Every scope.
+/// Every scope that was used.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GuardView {
     pub scopes: Vec<ScopeCard>,
 }
 
-/// One scope.
+/// A scope and its figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScopeCard {
     pub scope: String,

@@ -16,7 +16,7 @@ const CLOSED_SHOWN: usize = 20;
 /// Lines of a ticket; `everloop ticket show` has all.
 const TEXT_LINES: usize = 40;
 
-/// A ticket.
+/// A ticket with its record.
 #[derive(Clone, Debug, Serialize)]
 pub struct TicketCard {
     pub id: u64,

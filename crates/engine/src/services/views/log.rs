@@ -26,7 +26,7 @@ pub struct LogRequest {
 pub struct LogView {
     #[serde(rename = "loop")]
     pub owner: Option<LoopId>,
-    /// Newest first.
+    /// The newest record comes first.
     pub records: Vec<JournalRecord>,
     /// The number under which the page before ends.
     pub older: Option<u64>,
@@ -61,7 +61,7 @@ fn of_loop_before(ledger: &Sqlite, owner: &LoopId, before: u64) -> Result<Vec<Jo
     Ok(records)
 }
 
-/// What a page says about records that are new: for open tabs.
+/// A new record, as open tabs are informed of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct NewRecord {
     pub seq: u64,
@@ -80,7 +80,7 @@ pub fn news(context: &ServiceContext, after: u64, max: usize) -> Result<(Vec<New
     }
     let rows = ledger.journal_raw(after, max)?;
     let news = rows.into_iter().map(|row| {
-        // The stored text begins with the tag; a whole parse of a judgement is not needed for a name.
+        // The stored text begins with the tag: a name needs no parse of a whole judgement.
         let event = row.body.split('"').nth(3).unwrap_or_default().to_owned();
         NewRecord { seq: row.seq, owner: row.owner, event }
     });

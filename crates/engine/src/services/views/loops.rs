@@ -28,7 +28,7 @@ const OUTPUT_LINES: usize = 12;
 /// Lines of a handoff and of messages.
 const TEXT_LINES: usize = 60;
 
-/// One loop.
+/// One loop in full.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoopView {
     pub card: LoopCard,
@@ -41,7 +41,7 @@ pub struct LoopView {
     pub left: String,
     pub checks: Vec<CheckRow>,
     pub history: History,
-    /// Newest first.
+    /// The newest turn comes first.
     pub turns: Vec<TurnRow>,
     /// Turns before those that are listed.
     pub hidden: u32,
@@ -74,7 +74,7 @@ pub struct History {
 }
 
 impl History {
-    /// The drawing.
+    /// The cells as a drawing.
     pub fn svg(&self) -> String {
         let rows = self.rows.iter().map(|(name, cells)| (name.as_str(), cells.as_slice())).collect();
         Matrix { title: "Checks over turns", columns: &self.columns, rows }.svg()
@@ -296,7 +296,7 @@ fn history(baseline: Option<&Scoreboard>, turns: &[TurnRow]) -> History {
     }
 }
 
-/// The loop whose turn a page is about.
+/// The loop of a turn, with its latest records.
 pub(super) fn of_turn(ledger: &Sqlite, turn: &TurnId) -> Result<Option<(LoopId, Vec<JournalRecord>)>, Failure> {
     let Some(id) = ledger.task(turn.task())?.and_then(|row| row.task.owner) else { return Ok(None) };
     let records = ledger.journal_tail(Some(&id), RECORDS)?;

@@ -20,7 +20,7 @@ pub struct MeshView {
     pub quarantined: Vec<String>,
 }
 
-/// A machine.
+/// A machine of the mesh.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeCard {
     pub name: String,

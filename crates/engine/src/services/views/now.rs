@@ -33,7 +33,7 @@ pub struct GlobalBar {
     /// Since when, where that is known.
     pub since: Option<Time>,
     pub next_wake: Option<PlannedWake>,
-    /// Open tickets.
+    /// The number of open tickets.
     pub needs_you: usize,
     /// Whether a supervisor runs.
     pub supervised: bool,
@@ -67,7 +67,7 @@ pub struct NowView {
     pub hidden: usize,
 }
 
-/// A loop at a glance.
+/// A loop in a few lines.
 #[derive(Clone, Debug, Serialize)]
 pub struct LoopCard {
     pub id: LoopId,
@@ -81,7 +81,7 @@ pub struct LoopCard {
     pub max_turns: Option<u32>,
     /// Turns since something more passed.
     pub since_progress: u32,
-    /// What its agent said last.
+    /// The last line of its agent.
     pub said: String,
     /// Why it is where it is.
     pub why: String,
@@ -194,7 +194,7 @@ fn troubles(
     Ok(found)
 }
 
-/// A loop at a glance.
+/// A loop in a few lines.
 pub(super) fn card(state: &LoopState, home: &StateFolder, now: Time) -> LoopCard {
     let board = &state.progress.board;
     let (next, since, turn) = match &state.phase {

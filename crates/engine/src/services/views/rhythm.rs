@@ -7,13 +7,13 @@ use super::{clock, line};
 use crate::error::Failure;
 use crate::services::{ServiceContext, persona};
 
-/// All personas.
+/// All personas of this machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RhythmView {
     pub personas: Vec<PersonaCard>,
 }
 
-/// A persona.
+/// A persona with its next look.
 #[derive(Clone, Debug, Serialize)]
 pub struct PersonaCard {
     pub name: String,

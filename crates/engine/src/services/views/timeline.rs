@@ -13,7 +13,7 @@ use super::{ledger, line, states};
 use crate::error::Failure;
 use crate::services::{ServiceContext, journal};
 
-/// The period.
+/// The period that is drawn.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Records that are read at most, the latest.
 const RECORDS: u64 = 4_000;

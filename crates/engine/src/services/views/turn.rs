@@ -1,4 +1,4 @@
-//! One turn: its prompt, what its agent said and did, its checks, and the decision.
+//! One turn: its prompt, the steps of its agent, its checks, and the decision.
 
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, TurnId};
@@ -23,7 +23,7 @@ const STEP_LINES: usize = 30;
 /// Lines of a check's output.
 const OUTPUT_LINES: usize = 80;
 
-/// One turn.
+/// One turn in full.
 #[derive(Clone, Debug, Serialize)]
 pub struct TurnView {
     pub turn: TurnId,

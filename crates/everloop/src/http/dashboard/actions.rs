@@ -31,7 +31,7 @@ use super::form::Form;
 use super::logins::{Notice, Visitor};
 use super::{call, pages, status_of};
 
-/// Checks by hand whose results are remembered.
+/// Results of checks by hand that are kept.
 const MAX_RESULTS: usize = 8;
 /// As long as one check may take; a person waits no longer.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(600);

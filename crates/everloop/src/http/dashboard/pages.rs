@@ -245,7 +245,7 @@ struct MetricView {
     rows: Vec<ExperimentLine>,
 }
 
-/// An experiment.
+/// An experiment in a table.
 struct ExperimentLine {
     number: u32,
     status: &'static str,
@@ -253,7 +253,7 @@ struct ExperimentLine {
     description: String,
 }
 
-/// A page that says what is wrong.
+/// A page about an error.
 pub(super) fn problem(status: StatusCode, what: &str, hint: &str) -> Response {
     match (Problem { what, hint }).render() {
         Ok(html) => (status, Html(html)).into_response(),
@@ -261,7 +261,7 @@ pub(super) fn problem(status: StatusCode, what: &str, hint: &str) -> Response {
     }
 }
 
-/// The answer to a browser that did not log in. It says nothing about which paths there are.
+/// The answer to a browser that did not log in. It is the same for every path.
 pub(super) fn stranger() -> Response {
     problem(StatusCode::UNAUTHORIZED, "you are not logged in here", "get a login link in your terminal: everloop ui")
 }

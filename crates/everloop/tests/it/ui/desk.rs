@@ -53,7 +53,7 @@ impl Desk {
         self.browser.eval_text("return document.body.innerText")
     }
 
-    /// Waits for words on the page, which nobody loads again.
+    /// Waits for words on the page, which is not loaded again by the test.
     #[track_caller]
     pub fn wait_for_words(&self, words: &str) {
         self.wait_for(words, || self.text().contains(words));

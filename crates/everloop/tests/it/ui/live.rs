@@ -87,7 +87,7 @@ fn long_a_turn_and_a_ticket_arrive_live_and_an_answer_reaches_the_next_turn() {
     desk.end_turn();
     desk.wait_for("the row of the turn", || browser.count("#turns-list tbody tr") >= 3);
     assert!(browser.count("svg.matrix path") > 0, "{}", desk.text());
-    // A page that nobody looks at keeps no stream open.
+    // A hidden page keeps no stream open.
     browser.eval(
         "Object.defineProperty(document, 'hidden', {value: true, configurable: true});\
         document.dispatchEvent(new Event('visibilitychange'))",

@@ -20,7 +20,7 @@ fn pages(desk: &Desk) -> Vec<(String, String)> {
     pages
 }
 
-/// A loop whose goal, agent, check and tickets say all of the corpus.
+/// A loop with the corpus in its goal, its agent's output, its check and its tickets.
 fn hostile() -> Env {
     let env = Env::new().git();
     let all = corpus().join("\n");

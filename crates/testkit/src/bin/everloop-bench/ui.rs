@@ -104,7 +104,7 @@ fn fill(scene: &Scene, rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// A login.
+/// A login at the dashboard.
 struct Desk {
     address: SocketAddr,
     cookie: String,
