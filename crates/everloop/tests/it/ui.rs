@@ -203,7 +203,7 @@ fn a_turns_agent_gets_nothing_whatever_it_shows() {
         out.display()
     );
     let words = ["run", "x", "--check", "false", "--agent-cmd", &agent, "-n", "1", "--min-gap", "0", "--in-place"];
-    env.write("everloop.toml", "[isolation]\nmode = \"off\"\n");
+    env.write("everloop.toml", "[isolation]\nmode = \"none\"\n");
     env.run(&[&words[..], &["--detach"]].concat()).ok();
     env.wait_for("the turn is over", || env.run(&["status"]).stdout.contains("exhausted"));
     let said = fs::read_to_string(out.join("said")).expect("the agent ran");

@@ -40,7 +40,7 @@ pub struct LoopView {
     pub spent: String,
     pub left: String,
     pub checks: Vec<CheckRow>,
-    pub history: History,
+    pub history: CheckHistory,
     /// The newest turn comes first.
     pub turns: Vec<TurnRow>,
     /// Turns before those that are listed.
@@ -67,13 +67,13 @@ pub struct CheckRow {
 
 /// The checks over the turns.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct History {
+pub struct CheckHistory {
     pub columns: Vec<String>,
     /// Each check with its cells.
     pub rows: Vec<(String, Vec<Cell>)>,
 }
 
-impl History {
+impl CheckHistory {
     /// The cells as a drawing.
     pub fn svg(&self) -> String {
         let rows = self.rows.iter().map(|(name, cells)| (name.as_str(), cells.as_slice())).collect();
@@ -265,7 +265,7 @@ pub(super) fn detail(outcome: &Outcome) -> String {
 }
 
 /// Cells of all checks that were ever seen, over the baseline and the latest judged turns.
-fn history(baseline: Option<&Scoreboard>, turns: &[TurnRow]) -> History {
+fn history(baseline: Option<&Scoreboard>, turns: &[TurnRow]) -> CheckHistory {
     let judged: Vec<&TurnRow> = turns.iter().filter(|turn| turn.board.is_some()).collect();
     let judged = &judged[judged.len().saturating_sub(TURNS_SHOWN)..];
     let boards: Vec<(String, &Scoreboard)> = baseline
@@ -290,7 +290,7 @@ fn history(baseline: Option<&Scoreboard>, turns: &[TurnRow]) -> History {
         });
         row.collect()
     };
-    History {
+    CheckHistory {
         rows: names.iter().map(|name| (line(name), cells(name))).collect(),
         columns: boards.into_iter().map(|(column, _)| column).collect(),
     }

@@ -23,8 +23,6 @@ fn working() -> Desk {
         .run(&[
             "run",
             "make lines",
-            "--name",
-            "lines",
             "--check",
             "test -f never",
             "--agent-cmd",

@@ -30,14 +30,14 @@ fn hostile() -> Env {
     env.git_run(&["add", "-A"]);
     env.git_run(&["commit", "-q", "-m", "a corpus"]);
     for text in corpus().iter().step_by(5) {
-        env.run(&["task", "add", text]).ok();
+        env.run(&["task", "add", "--", text]).ok();
     }
     for texts in corpus().chunks(50) {
-        env.run(&["message", "send", "person", &texts.join("\n")]).ok();
+        env.run(&["message", "send", "--", "person", &texts.join("\n")]).ok();
     }
     let goal = format!("say it all\n{all}");
     let agent = "cat > /dev/null; cat corpus.txt; date +%N >> made.txt";
-    let words = ["run", &goal, "--name", "<img src=x onerror=window.owned=1>", "--check", "./check.sh"];
+    let words = ["run", &goal, "--check", "./check.sh"];
     env.run(&[&words[..], &["--agent-cmd", agent, "-n", "3", "--min-gap", "0"]].concat()).exits(3);
     env
 }
@@ -79,8 +79,9 @@ fn long_every_view_answers_at_both_widths_in_both_schemes_and_axe_finds_nothing(
     env.git_run(&["commit", "-q", "--allow-empty", "-m", "second"]);
     let agent = "cat > /dev/null; echo working on it; echo $((n)) >> made.txt; date +%N >> made.txt";
     let checks = ["--check", "test -f made.txt", "--check", "test $(wc -l < made.txt) -ge 99"];
-    let words = [&["run", "make the file long", "--name", "lines"], &checks[..], &["--agent-cmd", agent]].concat();
+    let words = [&["run", "make the file long"], &checks[..], &["--agent-cmd", agent]].concat();
     env.run(&[&words[..], &["-n", "4", "--min-gap", "0"]].concat()).exits(3);
+    let id = env.the_loop()["id"].as_str().expect("there is a loop").to_owned();
     env.run(&["task", "add", "port the parser", "--prompt", "carefully"]).ok();
     env.run(&["message", "send", "person", "May I delete the old tests?"]).ok();
     let desk = Desk::new(env);
@@ -100,7 +101,6 @@ fn long_every_view_answers_at_both_widths_in_both_schemes_and_axe_finds_nothing(
         .ok();
     desk.env.wait_for("the loop waits", || desk.env.run(&["status"]).stdout.contains("waiting"));
     let axe = axe();
-    let id = desk.env.run(&["show", "lines", "--json"]).ok().json()["loop"]["id"].as_str().expect("its id").to_owned();
     let mut all: Vec<(String, String)> =
         ["inbox", "board", "guard", "rhythm", "timeline", "burn", "research", "mesh", "log", "settings"]
             .iter()
