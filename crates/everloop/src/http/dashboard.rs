@@ -88,7 +88,7 @@ impl Dashboard {
 /// The policy of every page: nothing but our own stylesheet, script and events.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
-        "default-src 'none'; style-src 'self'; script-src '{}'; connect-src 'self'; form-action 'self'; \
+        "default-src 'none'; img-src data:; style-src 'self'; script-src '{}'; connect-src 'self'; form-action 'self'; \
          base-uri 'none'; frame-ancestors 'none'",
         *INTEGRITY
     );
