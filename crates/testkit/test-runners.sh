@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installs the test runners that the tests try to cheat: crates/testkit/test-runners.sh
 #
-# pytest in a Python environment of its own, jest and vitest by npm, and a build cache for go with
-# what its standard library needs, in a cache outside of the repository,
+# pytest in a Python environment of its own, jest and vitest by npm, axe-core for pages by npm too, and
+# a build cache for go with what its standard library needs, in a cache outside of the repository,
 # ${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop-test}, each complete or not at all.
 # The configuration of pip and npm decides where packages come from.
 # stdout: one line for each runner, `NAME VERSION`, then `dir FOLDER`: there `pytest/bin` has a
-# `python3` and a `pytest`, `jest` and `vitest` have a `node_modules`, and `go-build` is a GOCACHE.
+# `python3` and a `pytest`, `jest`, `vitest` and `axe-core` have a `node_modules`, and `go-build` is a GOCACHE.
 # Exit code 0: all are there; 1: one could not be installed or started.
 set -euo pipefail
 
@@ -22,6 +22,7 @@ pytest==9.2.0
 # Other versions of vite need another Node than Debian has.
 jest_pins="jest@30.5.2"
 vitest_pins="vitest@3.2.7 vite@6.4.3"
+axe_pins="axe-core@4.14.0"
 
 cache="${EVERLOOP_TEST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/everloop-test}/test-runners"
 mkdir -p -- "$cache"
@@ -72,6 +73,21 @@ of_npm() {
   echo "$name $got"
 }
 
+# of_axe: a library for a browser, without a command of its own.
+of_axe() {
+  local target
+  target=$(folder axe-core any "$axe_pins")
+  if [[ ! -d $target ]]; then
+    mkdir -- "$scratch/tree"
+    quiet npm install --prefix "$scratch/tree" --cache "$scratch/npm" --ignore-scripts --no-audit --no-fund \
+      --no-update-notifier --loglevel=error "$axe_pins"
+    mv -T -- "$scratch/tree" "$target"
+  fi
+  [[ -s $target/node_modules/axe-core/axe.min.js ]] || fail "no axe.min.js in \`$target\`"
+  ln -sfn -- "$target" "$links/axe-core"
+  echo "axe-core ${axe_pins##*@}"
+}
+
 of_python() {
   local version target got
   # Another Python needs another environment.
@@ -108,10 +124,11 @@ of_go() {
   echo "go ${version#go}"
 }
 
-links="$cache/links-$(cksum <<<"$pytest_pins$jest_pins$vitest_pins" | cut -d' ' -f1)"
+links="$cache/links-$(cksum <<<"$pytest_pins$jest_pins$vitest_pins$axe_pins" | cut -d' ' -f1)"
 mkdir -p -- "$links"
 of_python
 of_npm jest "$jest_pins"
 of_npm vitest "$vitest_pins"
+of_axe
 of_go
 echo "dir $links"

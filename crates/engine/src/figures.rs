@@ -9,6 +9,7 @@ use everloop_agents::clock;
 use everloop_core::event::Event;
 use everloop_core::ids::{LoopId, NodeId};
 use everloop_core::time::Time;
+use tokio::sync::watch;
 
 /// A round of the supervisor never takes longer than this beyond its sleep, except on a full disk,
 /// which it waits out and is then not well.
@@ -76,12 +77,16 @@ struct Inner {
 
 /// Written by the supervisor, read by answers of the port; neither waits for the other.
 #[derive(Debug, Default)]
-pub struct Figures(Mutex<Inner>);
+pub struct Figures {
+    inner: Mutex<Inner>,
+    /// Grows with every beat, for readers that wait for news.
+    beats: watch::Sender<u64>,
+}
 
 impl Figures {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Nothing is left half done under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The supervisor is about to sleep this long at most.
@@ -89,6 +94,13 @@ impl Figures {
         let mut inner = self.inner();
         inner.beat = Some((clock::boottime(), nap));
         inner.wake = wake;
+        drop(inner);
+        self.beats.send_modify(|beats| *beats += 1);
+    }
+
+    /// Changes with every beat. What the supervisor committed before it can be read then.
+    pub fn beats(&self) -> watch::Receiver<u64> {
+        self.beats.subscribe()
     }
 
     /// Events were committed.

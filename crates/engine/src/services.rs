@@ -12,7 +12,7 @@
 //! - `transcript`: what an agent said and did in a turn
 //! - `journal`: what happened; `usage`: what turns used; `replay`: whether stored states follow
 //!   from the journal
-//! - `report`: what loops did in a period
+//! - `report`: what loops did in a period; `views`: what a dashboard shows
 //! - `persona`: loops without an end; `signal`: what wakes them; `stream`: entries that routes turn
 //!   into signals
 //! - `forget`: removes loops that are over with all that they left
@@ -88,6 +88,7 @@ pub mod transcript;
 pub mod trust;
 pub mod up;
 pub mod usage;
+pub mod views;
 pub mod why;
 
 /// What every service gets: which state folder, from which folder, and on behalf of what caller.

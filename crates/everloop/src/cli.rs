@@ -60,6 +60,7 @@ mod take;
 mod task;
 mod ticket;
 mod trust;
+mod ui;
 mod up;
 mod usage;
 mod wake;
@@ -139,6 +140,8 @@ pub enum Verb {
     Wake(wake::WakeArgs),
     /// Run the supervisor for all loops, in the foreground
     Up(up::UpArgs),
+    /// Log a browser in to the dashboard of the running supervisor
+    Ui(ui::UiArgs),
     /// Stop the supervisor; loops stay resumable
     Down(down::DownArgs),
     /// Run a real loop with a scripted agent in half a minute: no key, no network
@@ -251,6 +254,7 @@ fn dispatch(verb: Verb, session: &mut VerbSession) -> Result<Code, Failure> {
     match verb {
         Verb::Run(args) => run::run(&args, session),
         Verb::Up(args) => up::up(&args, session),
+        Verb::Ui(args) => ui::ui(&args, session),
         Verb::Down(args) => down::down(&args, session),
         Verb::Status(args) => status::status(&args, session),
         Verb::Why(args) => why::why(&args, session),

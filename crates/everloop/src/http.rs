@@ -8,9 +8,10 @@
 //! - `telemetry`: `POST /v1/metrics` and `/v1/logs`
 //! - `gateway`: `POST /signal/PERSONA` and `POST /xadd/STREAM`
 //! - `mcp`: `POST /mcp`; `read`: `GET /api/VERB`, what verbs that read answer
+//! - `dashboard`: pages for a person that logged in
 //!
-//! Nothing here decides, and nothing but `mcp` and `gateway` writes to the ledger. No request makes the
-//! supervisor wait: what reads the ledger does so on a thread of its own.
+//! Nothing here decides, and nothing but `mcp`, `gateway` and the actions of `dashboard` writes to
+//! the ledger. No request makes the supervisor wait: the ledger is read on threads of their own.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 
 mod access;
 mod answer;
+pub mod dashboard;
 mod gateway;
 mod health;
 mod look;
@@ -78,11 +80,13 @@ struct App {
     looked: look::Cache,
     /// Permits of calls of verbs that read.
     reads: Arc<Semaphore>,
+    dashboard: dashboard::Dashboard,
 }
 
 fn router(port: Arc<PortState>, gateway: Gateway) -> Router {
-    let app =
-        Arc::new(App { port, gateway, looked: look::Cache::default(), reads: Arc::new(Semaphore::new(MAX_READS)) });
+    let dashboard = dashboard::Dashboard::new(&port);
+    let (looked, reads) = (look::Cache::default(), Arc::new(Semaphore::new(MAX_READS)));
+    let app = Arc::new(App { port, gateway, looked, reads, dashboard });
     // Open to every program of this machine. These pages contain no secrets, so they may be
     // compressed.
     let open = Router::new()
@@ -106,6 +110,7 @@ fn router(port: Arc<PortState>, gateway: Gateway) -> Router {
     open.merge(turns)
         .merge(private)
         .merge(signals)
+        .merge(dashboard::routes(&app))
         .fallback(elsewhere)
         .method_not_allowed_fallback(|| async { Answer::error(405, "this path takes another method, see Allow") })
         .layer(limits)

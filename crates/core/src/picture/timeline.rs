@@ -33,7 +33,8 @@ const DAY_MS: i64 = 24 * 60 * MINUTE_MS;
 /// Round distances between labels, in minutes.
 const STEPS: [i64; 12] = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440];
 
-const STYLE: &str = "\
+/// Its rules, for pages that may not have them in the drawing.
+pub const STYLE: &str = "\
 .everloop-timeline{font:13px system-ui,sans-serif;max-width:100%;height:auto}\
 .everloop-timeline text{fill:#1f2328}.everloop-timeline .heading{font-size:16px;font-weight:600}\
 .everloop-timeline .paper{fill:#fff}.everloop-timeline .grid{stroke:#d8dee4;fill:none}\

@@ -31,7 +31,8 @@ const TITLE_LETTERS: usize = 60;
 const METRIC_LETTERS: usize = 40;
 
 /// Both colour schemes by classes: renderers without media queries and variables use the light one.
-const STYLE: &str = "\
+/// Its rules, for pages that may not have them in the drawing.
+pub const STYLE: &str = "\
 .everloop-chart{font:12px system-ui,sans-serif;max-width:100%;height:auto}\
 .everloop-chart text{fill:#1f2328}.everloop-chart .heading{font-size:16px;font-weight:600}\
 .everloop-chart path,.everloop-chart line{fill:none;stroke-linecap:round}\

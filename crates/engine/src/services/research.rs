@@ -8,6 +8,7 @@ use std::path::Path;
 use everloop_agents::workspace::WorkDiff;
 use everloop_core::ids::LoopId;
 use everloop_core::mesh::work::mesh_loop_of;
+use everloop_core::research::chart::Chart;
 use everloop_core::research::pareto::FrontierPoint;
 use everloop_core::research::row::Row;
 use everloop_core::research::state::ResearchState;
@@ -70,6 +71,19 @@ impl RunAnswer {
     pub fn parts(&self) -> Result<(&ResearchSpec, &ResearchState), Failure> {
         let begun = self.state.spec.research.as_deref().zip(self.state.research.as_deref());
         begun.ok_or_else(|| not_begun(&self.id))
+    }
+
+    /// All experiments as a drawing.
+    pub fn chart(&self) -> Result<Chart<'_>, Failure> {
+        let (spec, research) = self.parts()?;
+        Ok(Chart {
+            title: &self.name,
+            metric: spec.metric.name.as_deref().unwrap_or(&spec.metric.check.run),
+            direction: spec.metric.direction,
+            rows: &self.rows,
+            sigma: research.sigma(),
+            goal: spec.goal_value,
+        })
     }
 
     /// The row of an experiment.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use everloop_core::action::LoopCommand;
-use everloop_core::research::chart::Chart;
 use everloop_core::research::pareto::{self, FrontierPoint};
 use everloop_core::research::row::{Row, header, short};
 use everloop_core::research::shared::WORKERS_MOST;
@@ -13,10 +12,10 @@ use everloop_core::research::{Direction, KeepRule, MetricSpec, ResearchSpec};
 use everloop_core::time::parse_duration;
 use everloop_engine::error::{Code, Failure};
 use everloop_engine::services::mesh::loops;
+use everloop_engine::services::research as service;
 use everloop_engine::services::research::apply::{self as apply_service, ApplyRequest, ApplyShape};
 use everloop_engine::services::research::import::history;
 use everloop_engine::services::research::tasks::make_tasks;
-use everloop_engine::services::research::{self as service, RunAnswer};
 use serde_json::json;
 
 use super::diff::painted;
@@ -344,7 +343,7 @@ fn show(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {
     if run.rows.is_empty() {
         text.push_str("the baseline is not measured yet\n");
     } else {
-        text.push_str(&chart(&run)?.terminal(CHART.0, CHART.1));
+        text.push_str(&run.chart()?.terminal(CHART.0, CHART.1));
         text.push('\n');
         let more = run.rows.len().saturating_sub(ROWS_SHOWN);
         if more > 0 {
@@ -377,18 +376,6 @@ fn line(row: &Row) -> String {
     let value = row.value.map_or_else(|| "-".to_owned(), short);
     let why = if row.why.is_empty() { String::new() } else { format!(" ({})", clean(&row.why)) };
     format!("{:>4} {:<12} {:>12}  {}{why}\n", row.number, row.status.label(), value, clean(&row.description))
-}
-
-fn chart(run: &RunAnswer) -> Result<Chart<'_>, Failure> {
-    let (spec, research) = run.parts()?;
-    Ok(Chart {
-        title: &run.name,
-        metric: spec.metric.name.as_deref().unwrap_or(&spec.metric.check.run),
-        direction: spec.metric.direction,
-        rows: &run.rows,
-        sigma: research.sigma(),
-        goal: spec.goal_value,
-    })
 }
 
 fn best(session: &mut VerbSession, id: Option<&str>) -> Result<Code, Failure> {

@@ -34,7 +34,7 @@ pub struct UpArgs {
     /// Wait until a running supervisor is gone instead of giving up
     #[arg(long, hide = true)]
     queue: bool,
-    /// Address for /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
+    /// Address for the dashboard, /health and /metrics, on this machine only, or `off` [default: 127.0.0.1:9300]
     #[arg(long, value_name = "ADDR", env = LISTEN, hide_env_values = true)]
     listen: Option<config::ListenAddress>,
     /// Install it as a service of the user that starts with the session and again after a failure
@@ -101,7 +101,7 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
     ));
     let supervisor = Supervisor::new(options, ledger, ownership);
     if let Some(address) = supervisor.address() {
-        session.ui.talk(&format!("health and metrics on http://{address}"));
+        session.ui.talk(&format!("health and metrics on http://{address}; the dashboard: everloop ui"));
         if gateway == Gateway::Open {
             session.ui.warn("the gateway is open: programs of this machine send signals to personas without the token");
         }

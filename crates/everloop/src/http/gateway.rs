@@ -132,7 +132,7 @@ fn field(part: &str) -> Result<(String, String), Answer> {
 }
 
 /// A part of a form without its escapes; `None` if one is broken.
-fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescaped(text: &str) -> Option<String> {
     let is_digits = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !text.split('%').skip(1).all(is_digits) {
         return None;

@@ -2,7 +2,7 @@
 //! listener has no settings for any of these, so connections are handed to hyper here.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +13,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 /// Connections at once, each for one request. More of them wait in the kernel until one is free.
@@ -28,6 +28,17 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// The other end of a request's connection.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerAddress(pub SocketAddr);
+
+/// The place of a connection among all connections.
+#[derive(Clone, Debug)]
+pub struct Seat(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Seat {
+    /// Gives the place to another connection: this one is counted elsewhere from now on.
+    pub fn leave(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
 
 /// Serves on this runtime until it ends.
 pub fn spawn(listener: TcpListener, router: Router) {
@@ -45,9 +56,10 @@ async fn accept(listener: tokio::net::TcpListener, router: Router) {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let router = router.clone();
+                let seat = Seat(Arc::new(Mutex::new(Some(permit))));
                 tokio::spawn(async move {
-                    attend(stream, peer, router).await;
-                    drop(permit);
+                    attend(stream, peer, (router, seat.clone())).await;
+                    seat.leave();
                 });
             }
             Err(error) => {
@@ -60,12 +72,13 @@ async fn accept(listener: tokio::net::TcpListener, router: Router) {
 
 /// One connection for one request: an idle supervisor has none, and no agent sends into one that
 /// was just closed.
-async fn attend(stream: TcpStream, peer: SocketAddr, router: Router) {
+async fn attend(stream: TcpStream, peer: SocketAddr, (router, seat): (Router, Seat)) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES).keep_alive(false);
     let service = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(PeerAddress(peer));
+        request.extensions_mut().insert(seat.clone());
         service.call(request)
     });
     if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {

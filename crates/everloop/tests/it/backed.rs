@@ -23,6 +23,7 @@ const PAGES: &[(&str, &str)] = &[
     ("docs/README.md", "docs.txt"),
     ("docs/agents-and-accounts.md", "agents-and-accounts.txt"),
     ("docs/board-and-messages.md", "board-and-messages.txt"),
+    ("docs/dashboard.md", "dashboard.txt"),
     ("docs/getting-started.md", "getting-started.txt"),
     ("docs/guard.md", "guard.txt"),
     ("docs/loops-and-checks.md", "loops-and-checks.txt"),

@@ -84,6 +84,7 @@ mod time_scale;
 mod tour;
 mod triage;
 mod trust;
+mod ui;
 mod untouched;
 mod up;
 mod usage;

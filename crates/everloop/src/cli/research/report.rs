@@ -9,7 +9,7 @@ use everloop_engine::services::research as service;
 use serde_json::json;
 
 use super::super::report::write;
-use super::{VerbSession, chart};
+use super::VerbSession;
 use crate::png::png;
 use crate::ui::text::clean;
 
@@ -35,7 +35,7 @@ pub fn report(flags: &ReportFlags, session: &mut VerbSession) -> Result<Code, Fa
     let page = Report {
         name: &run.name,
         goal: &run.goal,
-        chart: chart(&run)?,
+        chart: run.chart()?,
         plan: &spec.plan,
         diffs: &diffs,
         asleep_ms: u64::try_from(run.state.spend.asleep.as_millis()).unwrap_or(u64::MAX),

@@ -4,7 +4,7 @@
 //!
 //! - `turn`, `idle`, `journal`, `cold`, `flood`, `size`, `stream`, `parsers`, `hub`, `hook`,
 //!   `mesh`, `personas`, `wake`, `noise`, `research`, `research-workers`,
-//!   `convergence`: one section each, chosen with `--only`
+//!   `convergence`, `ui`: one section each, chosen with `--only`
 //! - `compare`: two builds in turns, as one table: `--before`
 //! - `agent`: the tiny programs that this binary becomes when everloop starts it
 //! - `scene`: a temporary home, state folder and project; `measure`: clocks, quantiles, /proc;
@@ -32,6 +32,7 @@ mod scene;
 mod size;
 mod stream;
 mod turn;
+mod ui;
 mod workers;
 
 use std::error::Error;
@@ -42,7 +43,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const USAGE: &str =
-    "usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,personas,wake,noise,research,research-workers,convergence] [--quick] [--peers]
+"usage: everloop-bench [--everloop PATH] [--before DIR] [--dir DIR] [--only turn,idle,journal,cold,flood,size,stream,parsers,hub,hook,mesh,personas,wake,noise,research,research-workers,convergence,ui] [--quick] [--peers]
 
   --everloop PATH  the binary to measure [default: `everloop` next to this program]
   --before DIR     an earlier build, `everloop` and `everloop-bench` in one folder: both are measured in turns,
@@ -102,6 +103,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("research-workers", workers::run),
     ("research", research::run),
     ("convergence", convergence::run),
+    ("ui", ui::run),
 ];
 
 fn main() -> ExitCode {
