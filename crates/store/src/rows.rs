@@ -62,7 +62,7 @@ pub struct DocRow {
 pub struct StreamRow {
     pub name: String,
     pub ends: StreamEnds,
-    /// By name.
+    /// Groups by their names.
     pub groups: BTreeMap<String, GroupState>,
 }
 

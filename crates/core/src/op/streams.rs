@@ -80,7 +80,7 @@ pub struct StreamEntry {
 /// Entries that a group took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// By id.
+    /// In the order of their ids.
     pub entries: Vec<StreamEntry>,
     /// How many entries were dropped since the last time that this group had not acknowledged: a gap.
     pub missed: u64,

@@ -71,7 +71,7 @@ enum What {
         /// Take entries again that were not acknowledged for this time
         #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration, requires = "group")]
         idle: Duration,
-        /// Most entries
+        /// How many entries at most
         #[arg(short, long, default_value_t = 100)]
         n: usize,
     },
@@ -79,7 +79,7 @@ enum What {
     Tail {
         /// Name of the stream
         stream: String,
-        /// Most entries
+        /// How many entries at most
         #[arg(short, long, default_value_t = 10)]
         n: usize,
     },

@@ -11,7 +11,7 @@ use super::batch::{Batch, Undo, put};
 use crate::rows::StreamRow;
 use crate::stream;
 
-/// The tables.
+/// The tables of all streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     ends: BTreeMap<String, StreamEnds>,

@@ -101,6 +101,7 @@ fn kind(refusal: &Refusal) -> &'static str {
         Refusal::WrongState { .. } => "wrong state",
         Refusal::BadDependency { .. } => "bad dependency",
         Refusal::NotLeader { .. } => "not the leader",
+        Refusal::Repeated { .. } => "repeated",
         Refusal::Rights { .. } => "rights",
     }
 }

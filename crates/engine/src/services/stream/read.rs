@@ -24,7 +24,7 @@ pub struct StreamView {
     pub last: u64,
     /// Entries that were dropped.
     pub trimmed: u64,
-    /// By name.
+    /// Groups by their names.
     pub groups: BTreeMap<String, GroupView>,
 }
 
