@@ -58,6 +58,7 @@ fn spec(persona: PersonaSpec) -> LoopSpec {
         isolation: IsolationSpec::default(),
         research: None,
         persona: Some(Box::new(persona)),
+        routes: Vec::new(),
     }
 }
 
@@ -214,7 +215,7 @@ fn signal(id: &str, class: SignalClass, topic: &str) -> Signal {
     let to = "echo".parse().expect("a name");
     let (id, topic, source) = (id.to_owned(), topic.to_owned(), "cli".to_owned());
     let (tags, body, from) = ([].into(), String::new(), String::new());
-    Signal { id, to, class, tags, topic, body, from, at: Time(0), source, passed_by: None }
+    Signal { id, to, class, tags, topic, body, from, at: Time(0), source, passed_by: None, reply_to: None }
 }
 
 fn budget(reflect: &str, dream: &str) -> InwardSpec {

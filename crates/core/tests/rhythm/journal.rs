@@ -76,7 +76,10 @@ fn inward_added() -> Vec<Event> {
         class: Some(SignalClass::High),
         text: text("look at eu"),
     };
-    let began = |plan| rhythm(RhythmStep::Began { at, cause: None, taken: 1, ignored: 0, plan: Some(plan) });
+    let began = |plan| {
+        let replies = Vec::new();
+        rhythm(RhythmStep::Began { at, cause: None, taken: 1, ignored: 0, plan: Some(plan), replies })
+    };
     let reflection = Inward::Reflection { on: ReflectOn::OnCycle };
     vec![
         rhythm(RhythmStep::TurnedInward { at, inward: reflection }),

@@ -80,6 +80,7 @@ fn signal(persona: &str, id: &str) -> Result<Signal> {
         at: now(),
         source: "bench".to_owned(),
         passed_by: None,
+        reply_to: None,
     })
 }
 
