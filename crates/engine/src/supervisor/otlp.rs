@@ -46,11 +46,16 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Begins to follow the journal of this state folder.
+    /// Begins to follow the journal of this state folder, from where it was left or from now.
     pub(super) fn start(home: &StateFolder, receiver: OtlpReceiver) -> Option<Self> {
         let (news, arrived) = mpsc::channel();
+        let begun = Sqlite::open(&home.database(), OpenMode::ReadWrite).map_err(Failure::from);
+        let (state, version) = begun
+            .and_then(|mut ledger| begin(&mut ledger))
+            .inspect_err(|e| tracing::warn!(error = %e.message, "cannot begin to send telemetry"))
+            .ok()?;
         let sender = OtlpSender { version: env!("CARGO_PKG_VERSION").to_owned(), instance: node_id().to_string() };
-        let mut thread = Thread { home: home.clone(), receiver, sender, client: None, away: None };
+        let mut thread = Thread { home: home.clone(), receiver, sender, state, version, client: None, away: None };
         let run = move || thread.run(&arrived);
         let thread = std::thread::Builder::new().name("otlp".to_owned()).spawn(run);
         thread
@@ -79,6 +84,9 @@ struct Thread {
     home: StateFolder,
     receiver: OtlpReceiver,
     sender: OtlpSender,
+    /// What a collector has, and the version of the document that says so.
+    state: OtlpState,
+    version: u64,
     client: Option<OtlpClient>,
     /// The collector is away: the wait before the next attempt.
     away: Option<Duration>,
@@ -129,19 +137,16 @@ impl Thread {
 
     fn pass(&mut self) -> Result<(), Failure> {
         let mut ledger = Sqlite::open(&self.home.database(), OpenMode::ReadWrite)?;
-        let (mut state, mut version) = stored(&ledger)?;
         loop {
-            let page = ledger.journal(state.after, None, PAGE)?;
+            let page = ledger.journal(self.state.after, None, PAGE)?;
             if page.is_empty() {
                 return Ok(());
             }
-            let mut batch = OtlpBatch::default();
+            let (mut state, mut batch) = (self.state.clone(), OtlpBatch::default());
             page.iter().for_each(|record| state.take(record, &mut batch));
             self.send(&state, &batch).map_err(Failure::away)?;
-            let body = serde_json::to_string(&state).expect("the fold is plain data and always has a JSON form");
-            let (kind, key) = (DOC.0.to_owned(), DOC.1.to_owned());
-            ledger.transact(clock::now(), &[Op::SaveDoc { kind, key, version, body }])?;
-            version += 1;
+            ledger.transact(clock::now(), &[save(&state, self.version)])?;
+            (self.state, self.version) = (state, self.version + 1);
         }
     }
 
@@ -162,19 +167,22 @@ impl Thread {
     }
 }
 
-/// The fold as it was sent last, with its version. The first one begins now: what happened before
-/// a collector was named is not sent.
-fn stored(ledger: &Sqlite) -> Result<(OtlpState, u64), Failure> {
-    let read = |body: &str| serde_json::from_str::<OtlpState>(body).ok();
-    match ledger.doc(DOC.0, DOC.1)? {
-        // An unreadable fold is no reason to stop: it begins again.
-        Some(doc) => Ok((read(&doc.body).map_or_else(|| beginning(ledger), Ok)?, doc.version)),
-        None => Ok((beginning(ledger)?, 0)),
+/// The fold as it was sent last, with its version. The first one begins now: what happened before a
+/// collector was named is not sent. An unreadable one begins again.
+fn begin(ledger: &mut Sqlite) -> Result<(OtlpState, u64), Failure> {
+    let doc = ledger.doc(DOC.0, DOC.1)?;
+    let version = doc.as_ref().map_or(0, |doc| doc.version);
+    if let Some(state) = doc.and_then(|doc| serde_json::from_str(&doc.body).ok()) {
+        return Ok((state, version));
     }
-}
-
-fn beginning(ledger: &Sqlite) -> Result<OtlpState, Failure> {
     let after = ledger.last_seq()?;
     let loops = ledger.loops()?.iter().map(read_state).collect::<Result<Vec<_>, _>>()?;
-    Ok(OtlpState::beginning(after, clock::now(), &loops))
+    let state = OtlpState::beginning(after, clock::now(), &loops);
+    ledger.transact(clock::now(), &[save(&state, version)])?;
+    Ok((state, version + 1))
+}
+
+fn save(state: &OtlpState, version: u64) -> Op {
+    let body = serde_json::to_string(state).expect("the fold is plain data and always has a JSON form");
+    Op::SaveDoc { kind: DOC.0.to_owned(), key: DOC.1.to_owned(), version, body }
 }
