@@ -137,7 +137,9 @@ impl OtlpState {
             let used = report.used;
             for (name, value) in [("gen_ai.response.model", &report.model), ("gen_ai.conversation.id", &report.session)]
             {
-                value.iter().for_each(|text| span.add(name, AttributeValue::text(text)));
+                if let Some(text) = value {
+                    span.add(name, AttributeValue::text(text));
+                }
             }
             // The conventions count what was read from a cache as input, too.
             let input = used.input.saturating_add(used.cache_read).saturating_add(used.cache_write);
@@ -174,7 +176,9 @@ impl OtlpState {
                 Integrated::Landed { commit } | Integrated::Aside { commit, .. } => Some(commit),
                 Integrated::InPlace => None,
             };
-            commit.iter().for_each(|commit| span.add("everloop.commit", AttributeValue::text(commit)));
+            if let Some(commit) = commit {
+                span.add("everloop.commit", AttributeValue::text(commit));
+            }
             batch.spans.push(span);
         }
         let trace = open.trace(turn);
@@ -209,7 +213,7 @@ impl OtlpState {
         match ending {
             LoopEnd::Reached => span.add("everloop.ending", AttributeValue::text("reached")),
             LoopEnd::Exhausted { bound } => {
-                span.add("everloop.ending", AttributeValue::text(&format!("{bound} used up")))
+                span.add("everloop.ending", AttributeValue::text(&format!("{bound} used up")));
             }
             LoopEnd::Stopped { .. } => span.add("everloop.ending", AttributeValue::text("stopped")),
             LoopEnd::Failed { why } => span.failed(why.clone()),

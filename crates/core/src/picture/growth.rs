@@ -32,7 +32,7 @@ impl Growth<'_> {
         let (limit, (first, last)) = (self.limit?, self.points.first().zip(self.points.last())?);
         let (span, grown) = (last.0 - first.0, last.1 - first.1);
         let ahead = (limit - last.1) / grown * span;
-        (span > 0.0 && grown > 0.0 && ahead > 0.0 && ahead.is_finite()).then(|| Time((last.0 + ahead) as i64))
+        (span > 0.0 && grown > 0.0 && ahead > 0.0 && ahead.is_finite()).then_some(Time((last.0 + ahead) as i64))
     }
 
     /// The finding in a sentence; `stamp` prints a point in time.

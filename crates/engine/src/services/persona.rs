@@ -94,7 +94,9 @@ fn rhythm_of(ledger: &Sqlite, state: &LoopState, now: Time) -> Result<Option<Rhy
     let mut fold = StripFold::new(since);
     let range = JournalRange { owner: Some(&state.id), lines: None, since: Some(since - LONGEST_MOST) };
     journal::read(ledger, &range, |records| {
-        records.iter().for_each(|record| fold.take(&record.event, record.at));
+        for record in records {
+            fold.take(&record.event, record.at);
+        }
         Ok(())
     })?;
     let (yields, kept) = (view.yields, state.progress.kept_count);

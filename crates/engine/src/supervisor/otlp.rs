@@ -104,7 +104,7 @@ impl Thread {
             match news {
                 Ok(News::Changed) => next = next.or(Some(Instant::now() + machine_period(REST))),
                 Err(RecvTimeoutError::Timeout) => {
-                    next = self.attempt().map(|wait| Instant::now() + machine_period(wait))
+                    next = self.attempt().map(|wait| Instant::now() + machine_period(wait));
                 }
                 Ok(News::Go) | Err(RecvTimeoutError::Disconnected) => {
                     self.attempt();
@@ -143,7 +143,9 @@ impl Thread {
                 return Ok(());
             }
             let (mut state, mut batch) = (self.state.clone(), OtlpBatch::default());
-            page.iter().for_each(|record| state.take(record, &mut batch));
+            for record in &page {
+                state.take(record, &mut batch);
+            }
             self.send(&state, &batch).map_err(Failure::away)?;
             ledger.transact(clock::now(), &[save(&state, self.version)])?;
             (self.state, self.version) = (state, self.version + 1);

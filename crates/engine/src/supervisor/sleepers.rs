@@ -110,7 +110,7 @@ mod tests {
         let (mut woken, mut last) = (0, Time(-1));
         while let Some((at, first)) = sleepers.next().map(|(at, id)| (at, id.clone())) {
             assert!(at > last, "{first} is late");
-            assert_eq!(sleepers.due(at, 10), [first.clone()]);
+            assert_eq!(sleepers.due(at, 10), std::slice::from_ref(&first));
             assert!(sleepers.take(&first).is_some() && sleepers.take(&first).is_none());
             (woken, last) = (woken + 1, at);
         }

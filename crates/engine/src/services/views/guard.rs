@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use everloop_core::guard::{GuardState, Scope};
+use everloop_core::state::LoopState;
 use everloop_core::time::Time;
 use everloop_store::Ledger;
 use serde::Serialize;
@@ -81,7 +82,7 @@ pub fn guard(context: &ServiceContext) -> Result<GuardView, Failure> {
             Scope::All | Scope::Node(_) | Scope::Account(_) => None,
         };
         // Loops that are over start nothing.
-        if matches!(scope, Scope::Loop(_)) && state.as_ref().is_none_or(|state| state.is_over()) {
+        if matches!(scope, Scope::Loop(_)) && state.as_ref().is_none_or(LoopState::is_over) {
             continue;
         }
         let caps = state.as_ref().map(|state| state.spec.guard.caps.clone());

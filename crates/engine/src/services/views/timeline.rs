@@ -48,7 +48,9 @@ pub fn timeline(context: &ServiceContext) -> Result<TimelineView, Failure> {
             view.from = records.first().map_or(view.from, |record| record.at);
         }
         let fold = fold.get_or_insert_with(|| MorningFold::new(view.from, to));
-        records.iter().for_each(|record| fold.take(record));
+        for record in &records {
+            fold.take(record);
+        }
     }
     let Some(mut fold) = fold else { return Ok(view) };
     for state in states(&ledger)?.0 {

@@ -29,14 +29,12 @@ pub fn login_link(home: &StateFolder) -> Result<String, Failure> {
     let answer = post(address, token.trim()).map_err(|e| away().because(&e))?;
     let body = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
     let path = serde_json::from_str::<Value>(body).ok().and_then(|body| body["path"].as_str().map(str::to_owned));
-    match path {
-        Some(path) => Ok(format!("http://{address}{path}")),
-        None => {
-            let status = answer.lines().next().unwrap_or("nothing").to_owned();
-            Err(Failure::failed(format!("the program on {address} gave no login link: {status}"))
-                .hint("restart the supervisor: everloop down, everloop up"))
-        }
+    if let Some(path) = path {
+        return Ok(format!("http://{address}{path}"));
     }
+    let status = answer.lines().next().unwrap_or("nothing").to_owned();
+    Err(Failure::failed(format!("the program on {address} gave no login link: {status}"))
+        .hint("restart the supervisor: everloop down, everloop up"))
 }
 
 fn post(address: SocketAddr, token: &str) -> std::io::Result<String> {

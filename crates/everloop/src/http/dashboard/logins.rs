@@ -97,7 +97,7 @@ impl Logins {
         let code = digest(code);
         let found = known.links.iter().position(|(link, _)| *link == code);
         let made = found.map(|at| known.links.remove(at).1);
-        if !made.is_some_and(|made| now.saturating_sub(made) < LINK_LIFE) {
+        if made.is_none_or(|made| now.saturating_sub(made) >= LINK_LIFE) {
             known.refusals.1 += 1;
             return Err(Refused::Unknown);
         }

@@ -133,11 +133,19 @@ impl Head {
         View::ALL.into_iter().map(item).collect()
     }
 
+    /// Whether a page without a script loads itself again: not one in which a person types.
+    fn refreshes(&self) -> bool {
+        matches!(self.view, Some(View::Now | View::Timeline | View::Burn | View::Mesh | View::Log))
+    }
+
     /// `3m ago`, `in 2h`.
     fn ago(&self, at: impl Moment) -> String {
         relative(at.time(), self.now)
     }
+}
 
+#[expect(clippy::unused_self, reason = "templates call methods of the head")]
+impl Head {
     /// `21:04:05` today, with the day on another one.
     fn at(&self, at: impl Moment) -> String {
         here(at.time())
@@ -154,11 +162,6 @@ impl Head {
 
     fn tokens(&self, sum: impl Sum) -> String {
         tokens(sum.sum())
-    }
-
-    /// Whether a page without a script loads itself again: not one in which a person types.
-    fn refreshes(&self) -> bool {
-        matches!(self.view, Some(View::Now | View::Timeline | View::Burn | View::Mesh | View::Log))
     }
 }
 
@@ -457,7 +460,7 @@ fn kind_of(line: &str) -> &'static str {
 async fn prompt_page(State(app): State<Arc<App>>, Path(id): Path<String>, request: Request) -> Response {
     let make = move |context: &ServiceContext, mut head: Head| {
         let found = prompts::next(context, Some(&id))?;
-        head.title = "prompt".to_owned();
+        "prompt".clone_into(&mut head.title);
         Ok(PromptPage { head, id: found.id.to_string(), lines: found.text.lines().map(clean).collect() })
     };
     page(app, request, None, make).await

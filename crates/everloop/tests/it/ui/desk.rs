@@ -19,33 +19,29 @@ pub struct Desk {
     pub env: Env,
     pub browser: Browser,
     pub address: SocketAddr,
-    _up: Background,
+    /// Ends with the desk.
+    #[expect(dead_code, reason = "it is held, not used")]
+    up: Background,
 }
 
 impl Desk {
     /// A supervisor for this world, and a browser on its first page.
     pub fn new(env: Env) -> Self {
-        let (_up, address) = up(&env);
+        let (up, address) = up(&env);
         let browser = Browser::start();
-        let desk = Self { env, browser, address, _up };
+        let desk = Self { env, browser, address, up };
         desk.log_in();
         desk
     }
 
     pub fn log_in(&self) {
         self.browser.open(&link(&self.env));
-        self.wait_for("the first page", || self.browser.count("#working") == 1);
+        seen("the first page", || self.browser.count("#working") == 1);
     }
 
     /// Opens a page of the dashboard.
     pub fn open(&self, path: &str) {
         self.browser.open(&format!("http://{}{path}", self.address));
-    }
-
-    /// Waits until a person would see it.
-    #[track_caller]
-    pub fn wait_for(&self, what: &str, condition: impl FnMut() -> bool) {
-        wait_until(what, DEADLINE, condition);
     }
 
     /// The text of the whole page.
@@ -56,6 +52,12 @@ impl Desk {
     /// Waits for words on the page, which is not loaded again by the test.
     #[track_caller]
     pub fn wait_for_words(&self, words: &str) {
-        self.wait_for(words, || self.text().contains(words));
+        seen(words, || self.text().contains(words));
     }
+}
+
+/// Waits until a person would see it.
+#[track_caller]
+pub fn seen(what: &str, condition: impl FnMut() -> bool) {
+    wait_until(what, DEADLINE, condition);
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use everloop_testkit::browser::PageScripts;
 
-use super::desk::Desk;
+use super::desk::{Desk, seen};
 use crate::env::Env;
 
 /// A loop whose agent works until a file of the home is there, once for each turn.
@@ -68,7 +68,7 @@ fn long_a_turn_and_a_ticket_arrive_live_and_an_answer_reaches_the_next_turn() {
     // The page was opened before the loop was there; nothing loads it again but itself.
     desk.wait_for_words("turn ");
     assert_eq!(browser.count("#working .card"), 1, "{}", desk.text());
-    desk.wait_for("the agent's words", || desk.env.run(&["status"]).stdout.contains("running"));
+    seen("the agent's words", || desk.env.run(&["status"]).stdout.contains("running"));
     desk.env.run(&["message", "send", "person", "May I delete it?", "--about", &desk.id()]).ok();
     desk.wait_for_words("May I delete it?");
     assert!(browser.eval_text("return document.title").starts_with("(1)"));
@@ -77,13 +77,13 @@ fn long_a_turn_and_a_ticket_arrive_live_and_an_answer_reaches_the_next_turn() {
     browser.click(".ticket form[action='/do/answer'] button");
     desk.wait_for_words("answered; loop");
     desk.end_turn();
-    desk.wait_for("the next turn", || desk.started() >= 2);
-    desk.wait_for("the answer in its prompt", || {
+    seen("the next turn", || desk.started() >= 2);
+    seen("the answer in its prompt", || {
         fs::read_to_string(desk.home("prompt")).is_ok_and(|prompt| prompt.contains("yes, but keep <b>one</b>"))
     });
     desk.open(&format!("/loop/{}", desk.id()));
     desk.end_turn();
-    desk.wait_for("the row of the turn", || browser.count("#turns-list tbody tr") >= 3);
+    seen("the row of the turn", || browser.count("#turns-list tbody tr") >= 3);
     assert!(browser.count("svg.matrix path") > 0, "{}", desk.text());
     // A hidden page keeps no stream open.
     browser.eval(
@@ -93,56 +93,56 @@ fn long_a_turn_and_a_ticket_arrive_live_and_an_answer_reaches_the_next_turn() {
     let before = browser.text("#turns-list");
     let started = desk.started();
     desk.end_turn();
-    desk.wait_for("another turn", || desk.started() > started);
+    seen("another turn", || desk.started() > started);
     assert_eq!(browser.text("#turns-list"), before, "it is silent");
     browser.eval(
         "Object.defineProperty(document, 'hidden', {value: false, configurable: true});\
         document.dispatchEvent(new Event('visibilitychange'))",
     );
-    desk.wait_for("it catches up", || browser.text("#turns-list") != before);
+    seen("it catches up", || browser.text("#turns-list") != before);
 }
 
 /// Everything that a person does from a page, by forms alone.
 fn led(desk: &Desk) {
     let (browser, id) = (&desk.browser, desk.id());
     let page = format!("/loop/{id}");
-    desk.wait_for("a turn", || desk.started() >= 1);
+    seen("a turn", || desk.started() >= 1);
     desk.open(&page);
     browser.type_into("#steer", "write less");
     browser.click("form[action='/do/steer'] button");
-    desk.wait_for("it is an instruction", || desk.says("steered by tester (dashboard): write less"));
+    seen("it is an instruction", || desk.says("steered by tester (dashboard): write less"));
     desk.open(&page);
     browser.click("form[action='/do/pause'] button");
-    desk.wait_for("it pauses", || desk.says("paused by tester (dashboard)"));
+    seen("it pauses", || desk.says("paused by tester (dashboard)"));
     desk.end_turn();
-    desk.wait_for("it is paused", || {
+    seen("it is paused", || {
         desk.open(&page);
         browser.count("form[action='/do/resume'] button") == 2 && browser.count(".badge.paused") == 1
     });
     browser.click("#actions form[action='/do/resume'] button");
-    desk.wait_for("it goes on", || desk.says("resumed by tester (dashboard)"));
+    seen("it goes on", || desk.says("resumed by tester (dashboard)"));
     desk.open("/guard");
     browser.click("#hold summary");
     browser.type_into("#reason", "the key leaks");
     browser.click("#hold button");
-    desk.wait_for("it is held", || desk.env.run(&["guard", "status"]).ok().stdout.contains("the key leaks"));
+    seen("it is held", || desk.env.run(&["guard", "status"]).ok().stdout.contains("the key leaks"));
     desk.open("/guard");
     browser.type_into("form[action='/do/release'] input[name=reason]", "it was renewed");
     browser.click("form[action='/do/release'] button");
-    desk.wait_for("it is released", || desk.says("was released by"));
+    seen("it is released", || desk.says("was released by"));
     desk.open("/board");
     browser.click("#add summary");
     browser.type_into("#title", "a task of the page");
     browser.click("#add button");
     desk.wait_for_words("a task of the page");
     browser.click("form[action='/do/task-cancel'] button");
-    desk.wait_for("it is cancelled", || desk.says("was cancelled by tester (dashboard)"));
+    seen("it is cancelled", || desk.says("was cancelled by tester (dashboard)"));
     desk.open("/board");
     browser.click("form[action='/do/task-retry'] button");
-    desk.wait_for("it is retried", || desk.says("was retried by tester (dashboard)"));
+    seen("it is retried", || desk.says("was retried by tester (dashboard)"));
     desk.open(&page);
     browser.click("form[action='/do/checks'] button");
-    desk.wait_for("the checks ran", || {
+    seen("the checks ran", || {
         desk.open(&page);
         browser.count("#hand .verdict.fail") == 1
     });
@@ -152,9 +152,9 @@ fn led(desk: &Desk) {
     desk.wait_for_words("acknowledged by tester (dashboard)");
     desk.open(&page);
     browser.click("form[action='/do/stop'] button");
-    desk.wait_for("a stop was requested", || desk.says("stop requested by tester (dashboard)"));
+    seen("a stop was requested", || desk.says("stop requested by tester (dashboard)"));
     desk.end_turn();
-    desk.wait_for("it is over", || desk.env.the_loop()["phase"]["is"] == "ended");
+    seen("it is over", || desk.env.the_loop()["phase"]["is"] == "ended");
 }
 
 #[test]
@@ -179,18 +179,18 @@ fn long_the_keyboard_alone_opens_views_and_presses_buttons() {
     };
     desk.wait_for_words("turn ");
     press("b");
-    desk.wait_for("the board", || desk.browser.text("h1") == "board");
+    seen("the board", || desk.browser.text("h1") == "board");
     press("/");
-    desk.wait_for("the first field", || desk.browser.eval_text("return document.activeElement.id") == "title");
+    seen("the first field", || desk.browser.eval_text("return document.activeElement.id") == "title");
     for letter in "by keys".chars() {
         press(&letter.to_string());
     }
     assert_eq!(desk.browser.eval_text("return document.activeElement.value"), "by keys", "letters are text there");
     desk.browser
         .devtools("Input.dispatchKeyEvent", &serde_json::json!({ "type": "keyDown", "key": "Enter", "text": "\r" }));
-    desk.wait_for("the task", || desk.env.run(&["task", "list"]).ok().stdout.contains("by keys"));
+    seen("the task", || desk.env.run(&["task", "list"]).ok().stdout.contains("by keys"));
     desk.open("/");
-    desk.wait_for("it is loaded", || desk.browser.count("#working .card") == 1);
+    seen("it is loaded", || desk.browser.count("#working .card") == 1);
     press("j");
     assert_eq!(desk.browser.eval_text("return document.activeElement.tagName"), "A");
 }

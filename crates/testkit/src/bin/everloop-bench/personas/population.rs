@@ -106,7 +106,8 @@ fn one(scene: &Scene, number: usize) -> Result<(LoopId, Vec<Op>)> {
 
 fn spec(scene: &Scene, number: usize) -> Result<LoopSpec> {
     let sample = sample::spec();
-    let dir = scene.project().into_os_string().into_string().map_err(|path| format!("{path:?} is no text"))?;
+    let dir =
+        scene.project().into_os_string().into_string().map_err(|path| format!("{} is no text", path.display()))?;
     let cadence = Profile::ALL[number % Profile::ALL.len()].cadence();
     Ok(LoopSpec {
         goal: "look after our deploys: find the cause of a failure, mend it, or say what is needed".to_owned(),
