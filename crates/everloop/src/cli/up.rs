@@ -93,7 +93,8 @@ pub fn up(args: &UpArgs, session: &mut VerbSession) -> Result<Code, Failure> {
         listen,
         port,
         projects: Arc::new(FileProjects),
-        collector: collector(session)?,
+        // A file that cannot be read was reported above, and sends nothing.
+        collector: collector(session).unwrap_or_default(),
     };
     session.ui.talk(&format!(
         "supervising (state in {}); stop with Ctrl-C or `everloop down`",

@@ -116,7 +116,8 @@ pub(super) fn routes(app: &Arc<App>) -> Router<Arc<App>> {
         .merge(links)
         .layer(header(CONTENT_SECURITY_POLICY, POLICY.clone()))
         .layer(header(X_FRAME_OPTIONS, HeaderValue::from_static("DENY")))
-        .layer(header(REFERRER_POLICY, HeaderValue::from_static("no-referrer")))
+        // With none at all, browsers hide the origin of our own forms.
+        .layer(header(REFERRER_POLICY, HeaderValue::from_static("same-origin")))
         .route_layer(middleware::from_fn_with_state(Arc::clone(app), no_job))
 }
 

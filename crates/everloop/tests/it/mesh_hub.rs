@@ -22,7 +22,7 @@ fn a_hub_is_made_checked_and_made_again() {
     let made = env.run(&["mesh", "hub", "init", "--json"]).ok().json();
     assert_eq!(env.run(&["mesh", "hub", "init", "--json"]).ok().json(), made, "twice is once");
     let after = env.run(&["mesh", "hub", "check", "--json"]).ok().json();
-    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &7.into()));
+    assert_eq!((&after["ok"], &after["hub"], &after["format"]), (&true.into(), &made["hub"], &8.into()));
     assert_eq!(
         (&after["pooled"], &after["encrypted"], &after["lacking"]),
         (&false.into(), &false.into(), &serde_json::json!([]))
@@ -30,7 +30,7 @@ fn a_hub_is_made_checked_and_made_again() {
     assert!(after["server_version"].as_str().is_some_and(|v| !v.is_empty()), "{after}");
     assert!(after["round_trip_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms < 5000.0), "{after}");
     assert!(after["clock_offset_ms"].as_i64().is_some_and(|ms| ms.abs() < 5000), "the same machine: {after}");
-    assert!(env.run(&["mesh", "hub", "migrate"]).ok().stdout.contains("is up to date (format 7)"));
+    assert!(env.run(&["mesh", "hub", "migrate"]).ok().stdout.contains("is up to date (format 8)"));
     let text = env.run(&["mesh", "hub", "check"]).ok().stdout;
     assert!(text.contains("direct") && text.contains("all that a node needs"), "{text}");
 }
@@ -45,7 +45,7 @@ fn another_format_is_refused_with_the_way_out() {
     assert!(
         newer.stderr.contains("has format 99, newer") && newer.stderr.contains("hint: use the everloop that wrote it")
     );
-    assert!(env.run(&["mesh", "hub", "check"]).exits(1).stdout.contains("format 99 of 7"));
+    assert!(env.run(&["mesh", "hub", "check"]).exits(1).stdout.contains("format 99 of 8"));
     server().psql(&name, "update everloop.hub set format = 0");
     let older = env.run(&["mesh", "hub", "init"]).exits(1);
     assert!(older.stderr.contains("hint: migrate it: everloop mesh hub migrate"), "{}", older.stderr);

@@ -184,7 +184,8 @@ fn a_hub_of_format_4_is_migrated_and_its_loops_run_after_a_person_signed_them() 
          drop policy docs_changed on everloop.docs; drop policy tickets_read on everloop.tickets;
          drop policy tickets_opened on everloop.tickets; drop policy tickets_closed on everloop.tickets;
          drop trigger worker_changes_task on everloop.tasks; drop function everloop.worker_changes_task();
-         drop function everloop.adopt(text)",
+         drop function everloop.adopt(text);
+         drop table everloop.stream_groups, everloop.stream_entries, everloop.streams",
     );
     for env in [&fleet.operator, &fleet.nodes[0].env] {
         std::fs::remove_file(env.state().join("mesh-key.json")).expect("it was drawn at join");
@@ -201,7 +202,7 @@ fn a_hub_of_format_4_is_migrated_and_its_loops_run_after_a_person_signed_them() 
     let older = fleet.operator.run(&["mesh", "list"]).exits(1);
     assert!(older.stderr.contains("hint: migrate it: everloop mesh hub migrate"), "{}", older.stderr);
     let migrated = fleet.operator.run(&["mesh", "hub", "migrate"]).ok().stdout;
-    assert!(migrated.contains("from format 4 to 7"), "{migrated}");
+    assert!(migrated.contains("from format 4 to 8"), "{migrated}");
     fleet.nodes[0].start();
     let text = fleet.ticket("distrust");
     assert!(text.contains("made before signatures") && text.contains("`everloop mesh sign k3f9`"), "{text}");

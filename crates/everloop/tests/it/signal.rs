@@ -255,26 +255,34 @@ fn flood(personas: &Personas, name: &str, count: usize) {
 }
 
 #[test]
-fn long_ten_thousand_signals_make_no_more_starts_than_the_caps_and_none_is_lost() {
-    const DROPS: usize = 10_000;
+fn long_a_thousand_signals_make_no_more_starts_than_the_caps_and_none_is_lost() {
+    flooded(1_000);
+}
+
+#[test]
+fn soak_ten_thousand_signals_make_no_more_starts_than_the_caps_and_none_is_lost() {
+    flooded(10_000);
+}
+
+fn flooded(drops: usize) {
     const STARTS: u64 = 5;
     let personas = Personas::new().with("echo", "").and(&format!("[defaults.guard]\nper_hour = {STARTS}\n"));
     let up = personas.up();
-    flood(&personas, "echo", DROPS);
+    flood(&personas, "echo", drops);
     personas.env.run(&["wake", "echo"]).ok();
     let received = || personas.show("echo")["yields"]["signals"].as_u64().unwrap_or(0);
     for part in 1..=10 {
-        personas.env.wait_for("the flood to come in", || received() >= part * DROPS as u64 / 10);
+        personas.env.wait_for("the flood to come in", || received() >= part * drops as u64 / 10);
     }
     let turns = || personas.show("echo")["turns"].as_u64().unwrap_or(0);
     personas.env.wait_for("all turns that the caps allow", || turns() == STARTS);
     personas.env.wait_for_words(&["why", "echo"], &["5 of 5 starts per hour are used"]);
     let shown = personas.show("echo");
     let (waiting, taken) = (shown["waiting"].as_u64(), shown["yields"]["taken"].as_u64());
-    assert_eq!(waiting.zip(taken).map(|(waiting, taken)| waiting + taken), Some(DROPS as u64), "{shown}");
+    assert_eq!(waiting.zip(taken).map(|(waiting, taken)| waiting + taken), Some(drops as u64), "{shown}");
     assert!(turns() == STARTS && taken.is_some_and(|taken| taken <= 100 * STARTS), "{shown}");
     let prompts = personas.prompts("echo").concat();
-    let counts = (0..DROPS).map(|n| prompts.matches(&format!("drop {n} of the flood")).count());
+    let counts = (0..drops).map(|n| prompts.matches(&format!("drop {n} of the flood")).count());
     let (once, more) = counts.fold((0, 0), |(once, more), n| (once + u64::from(n == 1), more + u64::from(n > 1)));
     assert_eq!((Some(once), more), (taken, 0), "each that was taken is in one prompt");
     personas.down(up);

@@ -140,7 +140,7 @@ fn nothing_is_shown_without_a_login_to_other_names_or_to_foreign_pages() {
         "frame-ancestors 'none'",
         "x-content-type-options: nosniff",
         "cache-control: no-store",
-        "referrer-policy: no-referrer",
+        "referrer-policy: same-origin",
     ] {
         assert!(answer.contains(header), "{header}: {answer}");
     }

@@ -1,4 +1,4 @@
--- Ledger format 4: indexes for a supervisor with thousands of loops that sleep. None of its reads grows with their
+-- Ledger format 5: indexes for a supervisor with thousands of loops that sleep. None of its reads grows with their
 -- number, except the count of those that are not over, which reads this first index alone.
 
 CREATE INDEX loops_by_phase ON loops (phase, id, version);

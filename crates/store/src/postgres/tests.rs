@@ -140,8 +140,10 @@ fn a_hub_of_every_format_before_rights_becomes_current_and_its_roles_stay_leader
         let found = Postgres::probe(&least).unwrap();
         let hub = found.hub.expect("there is one");
         assert_eq!((hub.format, hub.rights), (open::FORMAT, Rights::Leader), "format {format}");
-        let lacks_docs = if format == 1 { vec!["SELECT on docs", "INSERT on docs", "UPDATE on docs"] } else { vec![] };
-        assert_eq!(found.lacking, lacks_docs, "format {format}: only a table that was not there yet");
+        let newer = |line: &&str| format == 1 && line.ends_with(" on docs") || line.contains(" on stream");
+        let known: Vec<&str> = found.lacking.iter().map(String::as_str).filter(|line| !newer(line)).collect();
+        assert_eq!(known, [""; 0], "format {format}: only tables that were not there yet");
+        assert_eq!(found.lacking.len(), if format == 1 { 12 } else { 9 }, "{:?}", found.lacking);
         assert_eq!(
             opened(&least).tasks(&TaskFilter { owner: TaskOwner::Any, states: vec![], limit: 9 }).unwrap().len(),
             1

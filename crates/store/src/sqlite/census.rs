@@ -46,10 +46,10 @@ pub(super) const ADDRESSED: Query = Query {
 pub(super) const OFFERED: Query = Query {
     doing: "look for loops with work",
     sql: "WITH RECURSIVE owners(owner) AS (
-              SELECT min(owner) FROM tasks
+              SELECT min(owner) FROM tasks INDEXED BY tasks_offered
               WHERE state IN ('queued', 'leased') AND kind NOT IN ('persona-signal', 'keepalive', 'batch')
               UNION ALL
-              SELECT (SELECT min(tasks.owner) FROM tasks
+              SELECT (SELECT min(tasks.owner) FROM tasks INDEXED BY tasks_offered
                       WHERE state IN ('queued', 'leased') AND kind NOT IN ('persona-signal', 'keepalive', 'batch')
                         AND tasks.owner > owners.owner)
               FROM owners WHERE owners.owner IS NOT NULL)

@@ -125,7 +125,7 @@ fn led(desk: &Desk) {
     browser.click("#hold summary");
     browser.type_into("#reason", "the key leaks");
     browser.click("#hold button");
-    seen("it is held", || desk.env.run(&["guard", "status"]).ok().stdout.contains("the key leaks"));
+    seen("it is held", || desk.env.run(&["guard", "status"]).stdout.contains("the key leaks"));
     desk.open("/guard");
     browser.type_into("form[action='/do/release'] input[name=reason]", "it was renewed");
     browser.click("form[action='/do/release'] button");
